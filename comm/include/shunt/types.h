@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* shunt/types.h - element types and operators, with NCCL's numeric values. */
+/*
+ * shunt/types.h - element types and operators, with NCCL's numeric values.
+ *
+ * The functions are pure: any thread, any time.
+ */
 #ifndef SHUNT_TYPES_H
 #define SHUNT_TYPES_H
 
@@ -17,15 +21,24 @@ typedef enum shunt_type {
     SHUNT_UINT32 = 3,
     SHUNT_INT64 = 4,
     SHUNT_UINT64 = 5,
-    SHUNT_FLOAT16 = 6,
+    SHUNT_FLOAT16 = 6, /* IEEE 754 binary16 */
     SHUNT_FLOAT32 = 7,
     SHUNT_FLOAT64 = 8,
-    SHUNT_BFLOAT16 = 9,
-    SHUNT_FLOAT8E4M3 = 10,
-    SHUNT_FLOAT8E5M2 = 11,
+    SHUNT_BFLOAT16 = 9,    /* the upper half of a float32 */
+    SHUNT_FLOAT8E4M3 = 10, /* 4 bits of exponent, no infinity, largest 448 */
+    SHUNT_FLOAT8E5M2 = 11, /* 5 bits of exponent, largest 57344 */
     SHUNT_N_TYPES = 12
 } shunt_type_t;
 
+/*
+ * How the contributions of several ranks become one. Integers wrap. In floating point each single operation rounds to
+ * nearest even in the element type; float8 results saturate at the largest finite value, also where an operand was
+ * infinite. A NaN that comes out has every bit below its sign set and the sign clear. MAX and MIN pass over a NaN beside
+ * a number and take -0 as less than +0.
+ *
+ * AVG of a floating-point type multiplies each contribution by 1/n, rounded to the element type, before it is added;
+ * AVG of integers adds and then divides, rounding towards zero.
+ */
 typedef enum shunt_op {
     SHUNT_SUM = 0,
     SHUNT_PROD = 1,
