@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of sched/ share: layouts of profile and schedule, and the searches' inner loops. */
+#ifndef SHUNT_SCHED_SCHED_H
+#define SHUNT_SCHED_SCHED_H
+
+#include <stdint.h>
+#include <shunt/sched.h>
+
+struct shunt_sched_profile {
+    int p, v, m;
+    double *forward, *backward, *weight; /* [stage * v + chunk] */
+    double *latency[2], *service[2];     /* [DOWN or UP][link] */
+    int *cap;                            /* [stage], 0: none */
+};
+enum { SHUNT__DOWN, SHUNT__UP };
+
+/* One operation in 32 bits, so that 25 million of them stay in 100 MB. */
+typedef uint32_t shunt__op_t;
+#define SHUNT__OP(type, chunk, microbatch) \
+    ((shunt__op_t)(type) | (shunt__op_t)(chunk) << 2 | (shunt__op_t)(microbatch) << 8)
+#define SHUNT__OP_TYPE(op) ((shunt_sched_type_t)((op) & 3))
+#define SHUNT__OP_CHUNK(op) ((int)((op) >> 2 & 63))
+#define SHUNT__OP_MICROBATCH(op) ((int)((op) >> 8))
+
+struct shunt_sched {
+    int p, v, m, vee;
+    shunt_sched_kind_t kind;
+    size_t *offset; /* stage i's operations are ops[offset[i]] ... ops[offset[i + 1] - 1] */
+    shunt__op_t *ops;
+};
+
+/* Where a message from one position of the model to the next goes. */
+struct shunt__hop {
+    int stage;    /* that receives */
+    double latency, service;
+    int queue;    /* index of the queue, 2 * link + direction; -1: same stage, no message */
+};
+
+/* Letter of a type, 'F', 'B', 'I' or 'W'. */
+char shunt__sched_letter(shunt_sched_type_t type);
+/* Text like "F of micro-batch 3" (", chunk 1" with chunks); `size` bytes of `text` are used, text is returned. */
+const char *shunt__sched_op_text(shunt__op_t op, int chunks, char *text, size_t size);
+
+/* Stage that holds a position of the model, and position of a stage's chunk. */
+int shunt__sched_stage_of(int p, int vee, int position);
+int shunt__sched_position(int p, int vee, int stage, int chunk);
+/* The hop of an activation from `position` to the next (dir 0), or of a gradient to the previous (dir 1). */
+struct shunt__hop shunt__sched_hop(const struct shunt_sched_profile *profile, int vee, int position, int gradient);
+
+/* An empty schedule with room for counts[i] operations per stage; offsets are set, operations are not. */
+shunt_status_t shunt__sched_alloc(int p, int v, int m, int vee, shunt_sched_kind_t kind, const int *counts,
+                                  struct shunt_sched **schedule);
+/* Room for 2 m v (unsplit) or 3 m v operations on every stage. */
+shunt_status_t shunt__sched_alloc_even(const struct shunt_sched_profile *profile, int v, int vee,
+                                       shunt_sched_kind_t kind, int split, struct shunt_sched **schedule);
+/* Completeness of a schedule: every operation once, F before B or I, I before W. FORMAT with the place. */
+shunt_status_t shunt__sched_complete(const struct shunt_sched *schedule);
+/* Whether the profile has weight gradients to split off. */
+int shunt__sched_has_weight(const struct shunt_sched_profile *profile);
+
+/*
+ * A simulator that is set up once per profile shape and then runs many schedules of it: the searches' inner loop.
+ * One chunk or several; makespan only. Negative: deadlock.
+ */
+struct shunt__simulator;
+struct shunt__simulator *shunt__simulator_create(const struct shunt_sched_profile *profile, int vee, int blocking);
+double shunt__simulator_run(struct shunt__simulator *sim, const struct shunt_sched *schedule);
+void shunt__simulator_destroy(struct shunt__simulator *sim);
+
+/* Makespan of 1F1B order with these warm-up counts, by recurrence; `scratch` has shunt__warmup_scratch() doubles. */
+size_t shunt__warmup_scratch(const struct shunt_sched_profile *profile);
+double shunt__warmup_makespan(const struct shunt_sched_profile *profile, const int *warmup, double *scratch);
+
+/*
+ * Dispatch by readiness: whenever a stage is free it runs B (or I) if one is there, else F if the limits
+ * allow, else W. `in_flight` limits F minus B or I, `live` limits F minus B or W; both per stage.
+ */
+struct shunt__dispatch {
+    const int *in_flight, *live;
+    int split;
+    double patience; /* a free stage leaves F alone when a backward arrives within patience * f; 0: never */
+    const unsigned char *weight_first; /* per stage: W goes before F once one is there; NULL: never */
+};
+/* Cost O(operations * p). The schedule is new (kind READY); makespan may be NULL. One chunk. */
+shunt_status_t shunt__sched_dispatch(const struct shunt_sched_profile *profile, const struct shunt__dispatch *rule,
+                                     struct shunt_sched **schedule, double *makespan);
+
+#endif
