@@ -11,10 +11,21 @@
 NATIVE_MIN_MAX(i8, vi8, __m256i, _mm256_min_epi8, _mm256_max_epi8)
 NATIVE_MIN_MAX(u8, vu8, __m256i, _mm256_min_epu8, _mm256_max_epu8)
 NATIVE_MIN_MAX(i16, vi16, __m256i, _mm256_min_epi16, _mm256_max_epi16)
+NATIVE_MIN_MAX(u16, vu16, __m256i, _mm256_min_epu16, _mm256_max_epu16)
 NATIVE_MIN_MAX(i32, vi32, __m256i, _mm256_min_epi32, _mm256_max_epi32)
 NATIVE_MIN_MAX(u32, vu32, __m256i, _mm256_min_epu32, _mm256_max_epu32)
 GENERIC_MIN_MAX(i64, vi64)
 GENERIC_MIN_MAX(u64, vu64)
+
+#define BLEND(name, T) \
+    INLINE T select_gt_##name(T x, T y, T yes, T no) \
+    { \
+        return (T)_mm256_blendv_epi8((__m256i)no, (__m256i)yes, (__m256i)(x > y)); \
+    }
+BLEND(i8, vi8)
+BLEND(i16, vi16)
+BLEND(i32, vi32)
+BLEND(i64, vi64)
 
 INLINE pair_f32 widen(vu16 x)
 {

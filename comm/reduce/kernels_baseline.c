@@ -14,10 +14,15 @@ GENERIC_MIN_MAX(u8, vu8)
 GENERIC_MIN_MAX(i16, vi16)
 #endif
 GENERIC_MIN_MAX(i8, vi8)
+GENERIC_MIN_MAX(u16, vu16)
 GENERIC_MIN_MAX(i32, vi32)
 GENERIC_MIN_MAX(u32, vu32)
 GENERIC_MIN_MAX(i64, vi64)
 GENERIC_MIN_MAX(u64, vu64)
+GENERIC_SELECT_GT(i8, vi8)
+GENERIC_SELECT_GT(i16, vi16)
+GENERIC_SELECT_GT(i32, vi32)
+GENERIC_SELECT_GT(i64, vi64)
 
 /* The exponent is moved to float32's bias; for subnormals a float subtraction normalises what the shift put there. */
 INLINE vf32 widen_bits(vu32 h)

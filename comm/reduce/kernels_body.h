@@ -4,7 +4,8 @@
  *
  * Included by a kernels_*.c that has defined, beside what vector.h needs:
  *   TABLE                     the name of its struct shunt__kernels
- *   min_x, max_x              for x = i8 u8 i16 i32 u32 i64 u64
+ *   min_x, max_x              for x = i8 u8 i16 u16 i32 u32 i64 u64
+ *   select_gt_x               for x = i8 i16 i32 i64
  *   widen(vu16) -> pair_f32   float16 to float32; which element goes where is its own affair
  *   narrow(pair_f32) -> vu16  the way back, rounding to nearest even; a NaN stays some NaN
  *   half_add, half_mul        float16 arithmetic on vu16
@@ -198,28 +199,26 @@ static TARGET void k_divide_u64(void *buf, int n, size_t count)
  * NEGATIVE(k) is all ones where the sign is set, LARGEST the encoding of the largest value that is no NaN (or at which
  * results saturate).
  */
-#define KEYS(name, T, ABS, LIMIT, LARGEST, NEGATIVE) \
+#define KEYS(name, integer, T, ABS, LIMIT, LARGEST, NEGATIVE) \
     INLINE T key_##name(T x) \
     { \
         return x ^ (NEGATIVE(x) & ABS); \
     } \
     INLINE T clamp_##name(T k) \
     { \
-        if (LARGEST == LIMIT) \
-            return k; \
-        return SELECT(T, k > LARGEST, (T){0} + LARGEST, SELECT(T, k < ~LARGEST, (T){0} + ~LARGEST, k)); \
+        return LARGEST == LIMIT ? k : min_##integer(max_##integer(k, ALL(T, ~LARGEST)), ALL(T, LARGEST)); \
     } \
     INLINE vu8 from_max_##name(vu8 v) \
     { \
-        T x = (T)v, nan = (T)((x & ABS) > LIMIT); \
+        T x = (T)v; \
 \
-        return (vu8)SELECT(T, nan, (T){0} + ~ABS, clamp_##name(key_##name(x))); \
+        return (vu8)select_gt_##integer(x & ABS, ALL(T, LIMIT), ALL(T, ~ABS), clamp_##name(key_##name(x))); \
     } \
     INLINE vu8 from_min_##name(vu8 v) \
     { \
-        T x = (T)v, nan = (T)((x & ABS) > LIMIT); \
+        T x = (T)v; \
 \
-        return (vu8)SELECT(T, nan, (T){0} + ABS, clamp_##name(key_##name(x))); \
+        return (vu8)select_gt_##integer(x & ABS, ALL(T, LIMIT), ALL(T, ABS), clamp_##name(key_##name(x))); \
     } \
     INLINE vu8 to_min_##name(vu8 k) \
     { \
@@ -227,21 +226,20 @@ static TARGET void k_divide_u64(void *buf, int n, size_t count)
     } \
     INLINE vu8 to_max_##name(vu8 k) \
     { \
-        T x = key_##name((T)k); \
-\
-        return (vu8)(x & ((T)(x != ~(T){0}) | ABS)); /* all ones is the NaN with its sign set */ \
+        /* the key that lost to none must give the positive NaN */ \
+        return (vu8)select_gt_##integer((T)k, ALL(T, ~ABS), key_##name((T)k), ALL(T, ABS)); \
     }
 
 #define BY_SHIFT_16(x) (x >> 15)
 #define BY_SHIFT_32(x) (x >> 31)
 #define BY_COMPARE(x) ((vi64)(x < 0))
 #define BY_COMPARE_8(x) ((vi8)(x < 0))
-KEYS(e4m3, vi8, (int8_t)0x7f, (int8_t)0x7e, (int8_t)0x7e, BY_COMPARE_8)
-KEYS(e5m2, vi8, (int8_t)0x7f, (int8_t)0x7c, (int8_t)0x7b, BY_COMPARE_8)
-KEYS(f16, vi16, (int16_t)0x7fff, (int16_t)0x7c00, (int16_t)0x7c00, BY_SHIFT_16)
-KEYS(bf16, vi16, (int16_t)0x7fff, (int16_t)0x7f80, (int16_t)0x7f80, BY_SHIFT_16)
-KEYS(f32, vi32, 0x7fffffff, 0x7f800000, 0x7f800000, BY_SHIFT_32)
-KEYS(f64, vi64, (int64_t)0x7fffffffffffffff, (int64_t)0x7ff0000000000000, (int64_t)0x7ff0000000000000, BY_COMPARE)
+KEYS(e4m3, i8, vi8, (int8_t)0x7f, (int8_t)0x7e, (int8_t)0x7e, BY_COMPARE_8)
+KEYS(e5m2, i8, vi8, (int8_t)0x7f, (int8_t)0x7c, (int8_t)0x7b, BY_COMPARE_8)
+KEYS(f16, i16, vi16, (int16_t)0x7fff, (int16_t)0x7c00, (int16_t)0x7c00, BY_SHIFT_16)
+KEYS(bf16, i16, vi16, (int16_t)0x7fff, (int16_t)0x7f80, (int16_t)0x7f80, BY_SHIFT_16)
+KEYS(f32, i32, vi32, 0x7fffffff, 0x7f800000, 0x7f800000, BY_SHIFT_32)
+KEYS(f64, i64, vi64, (int64_t)0x7fffffffffffffff, (int64_t)0x7ff0000000000000, (int64_t)0x7ff0000000000000, BY_COMPARE)
 
 #define MIN_MAX_KERNELS(name, integer) \
     INLINE vu8 keystep_max_##name(vu8 k, vu8 v) \
@@ -272,16 +270,16 @@ ELEMENTWISE(mul_f64, vf64, x *y)
  * compiler's; so every NaN is replaced at the end. */
 INLINE vu8 to_f32(vu8 v)
 {
-    vf32 x = (vf32)v;
+    vi32 x = (vi32)v;
 
-    return (vu8)SELECT(vi32, x != x, (vi32){0} + 0x7fffffff, (vi32)x);
+    return (vu8)select_gt_i32(x & 0x7fffffff, ALL(vi32, 0x7f800000), ALL(vi32, 0x7fffffff), x);
 }
 
 INLINE vu8 to_f64(vu8 v)
 {
-    vf64 x = (vf64)v;
+    vi64 x = (vi64)v;
 
-    return (vu8)SELECT(vi64, x != x, (vi64){0} + 0x7fffffffffffffff, (vi64)x);
+    return (vu8)select_gt_i64(x & 0x7fffffffffffffff, ALL(vi64, 0x7ff0000000000000), ALL(vi64, 0x7fffffffffffffff), x);
 }
 
 #define SUM_PROD_KERNELS(name, SIZE, ACC, from, add, mul, to) \
@@ -305,7 +303,7 @@ INLINE vf32 round_bf16(vf32 x)
     vu32 u = (vu32)x;
     vu32 rounded = (u + 0x7fff + ((u >> 16) & 1)) & 0xffff0000u;
 
-    return (vf32)SELECT(vu32, x != x, (vu32){0} + 0x7fff0000u, rounded);
+    return (vf32)select_gt_i32((vi32)u & 0x7fffffff, ALL(vi32, 0x7f800000), ALL(vi32, 0x7fff0000), (vi32)rounded);
 }
 
 INLINE pair_f32 add_bf16(pair_f32 x, vu8 v)
@@ -338,7 +336,7 @@ INLINE vu8 to_f16(vu8 v)
 {
     vi16 x = (vi16)v;
 
-    return (vu8)SELECT(vi16, (x & 0x7fff) > 0x7c00, (vi16){0} + 0x7fff, x);
+    return (vu8)select_gt_i16(x & 0x7fff, ALL(vi16, 0x7c00), ALL(vi16, 0x7fff), x);
 }
 
 SUM_PROD_KERNELS(f16, 2, vu8, same, add_f16, mul_f16, to_f16)
@@ -352,13 +350,21 @@ INLINE pair_u16 from_e5m2(vu8 v)
     return (pair_u16){x << 8, x & 0xff00};
 }
 
+/* Rounds off the lowest bits, at most to the largest finite value. As signed numbers the encodings without the sign bit
+ * are the positive ones, as unsigned numbers those with it the large ones, so that each clamp touches its own kind. */
+INLINE vu16 round_half(vu16 x, int bits, uint16_t largest, uint16_t nan)
+{
+    uint16_t below_half = (uint16_t)((1 << (bits - 1)) - 1), kept = (uint16_t)(0xffff << bits);
+    vu16 rounded = x + below_half + ((x >> bits) & 1);
+
+    rounded = (vu16)min_i16((vi16)rounded, ALL(vi16, (int16_t)(largest | (uint16_t)~kept)));
+    rounded = min_u16(rounded, ALL(vu16, (uint16_t)(0x8000 | largest | (uint16_t)~kept))) & kept;
+    return (vu16)select_gt_i16((vi16)(x & 0x7fff), ALL(vi16, 0x7c00), ALL(vi16, (int16_t)nan), (vi16)rounded);
+}
+
 INLINE vu16 round_e5m2(vu16 x)
 {
-    vi16 magnitude = (vi16)(x & 0x7fff), nan = (vi16)(magnitude > 0x7c00);
-    vi16 rounded = (magnitude + 0x7f + ((magnitude >> 8) & 1)) & 0x7f00;
-
-    rounded = min_i16(rounded, (vi16){0} + 0x7b00) | (vi16)(x & 0x8000);
-    return (vu16)SELECT(vi16, nan, (vi16){0} + 0x7f00, rounded);
+    return round_half(x, 8, 0x7b00, 0x7f00);
 }
 
 INLINE pair_u16 add_e5m2(pair_u16 x, vu8 v)
@@ -405,11 +411,7 @@ INLINE pair_u16 from_e4m3(vu8 v)
 
 INLINE vu16 round_e4m3(vu16 x)
 {
-    vi16 magnitude = (vi16)(x & 0x7fff), nan = (vi16)(magnitude > 0x7c00);
-    vi16 rounded = (magnitude + 0x3f + ((magnitude >> 7) & 1)) & 0x7f80;
-
-    rounded = min_i16(rounded, (vi16){0} + 0x3f00) | (vi16)(x & 0x8000);
-    return (vu16)SELECT(vi16, nan, (vi16){0} + 0x7f80, rounded);
+    return round_half(x, 7, 0x3f00, 0x7f80);
 }
 
 INLINE pair_u16 add_e4m3(pair_u16 x, vu8 v)

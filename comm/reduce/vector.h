@@ -9,7 +9,7 @@
 #include <string.h>
 #include "comm/reduce/kernels.h"
 
-#define INLINE static inline __attribute__((always_inline)) TARGET
+#define INLINE static inline __attribute__((always_inline, unused)) TARGET
 
 typedef uint8_t vu8 __attribute__((vector_size(VB)));
 typedef int8_t vi8 __attribute__((vector_size(VB)));
@@ -30,6 +30,8 @@ typedef struct {
 typedef struct {
     vu16 a, b;
 } pair_u16;
+
+#define ALL(T, value) ((T){0} + (value))
 
 INLINE vu8 load(const unsigned char *p)
 {
@@ -62,4 +64,11 @@ INLINE void store(unsigned char *p, vu8 v)
     INLINE T max_##name(T x, T y) \
     { \
         return (T)high((V)x, (V)y); \
+    }
+
+/* select_gt_n(x, y, yes, no): per element x > y ? yes : no, x and y signed. */
+#define GENERIC_SELECT_GT(name, T) \
+    INLINE T select_gt_##name(T x, T y, T yes, T no) \
+    { \
+        return SELECT(T, x > y, yes, no); \
     }
