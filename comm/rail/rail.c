@@ -6,6 +6,7 @@
 #include <string.h>
 #include "comm/base/crc32c.h"
 #include "comm/base/log.h"
+#include "comm/rail/sock.h"
 #include "config.h"
 
 void shunt__rail_init(struct shunt__rail *rail, const struct shunt__rail_ops *ops, const struct shunt__rail_params *p,
@@ -82,5 +83,6 @@ const struct shunt__rail_ops *shunt__rail_backend(const char *name)
 }
 
 const struct shunt__rail_ops *const shunt__rail_backends[] = {
+    &shunt__sock_ops,
     NULL,
 };

@@ -31,6 +31,7 @@
 #define SHUNT__HELLO_TIME (5 * 1000000000ull) /* ns a stranger has to say a whole HELLO */
 #define SHUNT__STRANGERS 64                   /* half-open incoming connections per rail */
 #define SHUNT__MAX_RAILS 9                    /* 8 NICs and shared memory */
+#define SHUNT__SEND_COPIED 4096               /* bytes: send() never keeps a payload up to here */
 
 /* What a rail is like. */
 #define SHUNT__RAIL_CHECKED 1u /* payload can't be damaged on the way: no CRC needed */
@@ -70,7 +71,10 @@ struct shunt__rail_events {
      * left uncalled by rails that hand over whole frames. Writing there must stop when redirect() is called.
      */
     void *(*land)(void *engine, struct shunt__link *link, const struct shunt__frame *frame);
-    /* A whole frame with an intact payload; `payload` is what land gave, or the rail's memory, valid for the call. */
+    /*
+     * A whole frame with an intact payload; `payload` is what land gave, or the rail's memory, valid for the call
+     * and not aligned in any way.
+     */
     void (*frame)(void *engine, struct shunt__link *link, const struct shunt__frame *frame, const void *payload);
     /* A frame whose header was right and whose payload's CRC was not. What land gave may have been written. */
     void (*damaged)(void *engine, struct shunt__link *link, const struct shunt__frame *frame);
@@ -120,6 +124,8 @@ struct shunt__rail_ops {
      * and the CRCs itself (payload_crc unless SHUNT__FRAME_CRC is already set). OK: taken and payload no longer
      * read; IN_PROGRESS: taken, payload is read until events->sent(ref) or the link's end; AGAIN: no room,
      * events->writable will come. A frame taken is sent or lost with the link, in order. Never calls back.
+     * Payloads of up to SHUNT__SEND_COPIED bytes are copied: OK or AGAIN. Small frames may wait for progress(),
+     * so that many leave together: whoever sends calls progress() before it turns to something else.
      */
     shunt_status_t (*send)(struct shunt__link *link, const struct shunt__frame *frame, const void *payload,
                            uint64_t ref);
