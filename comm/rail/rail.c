@@ -7,6 +7,7 @@
 #include "comm/base/crc32c.h"
 #include "comm/base/log.h"
 #include "comm/rail/sock.h"
+#include "comm/rail/shm.h"
 #include "config.h"
 
 void shunt__rail_init(struct shunt__rail *rail, const struct shunt__rail_ops *ops, const struct shunt__rail_params *p,
@@ -84,5 +85,6 @@ const struct shunt__rail_ops *shunt__rail_backend(const char *name)
 
 const struct shunt__rail_ops *const shunt__rail_backends[] = {
     &shunt__sock_ops,
+    &shunt__shm_ops,
     NULL,
 };

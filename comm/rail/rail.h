@@ -135,7 +135,11 @@ struct shunt__rail_ops {
     void (*redirect)(struct shunt__link *link);
     /* Does what can be done without waiting; the number of frames moved. Descriptors come through the poller. */
     int (*progress)(struct shunt__rail *rail);
-    /* Called before the engine blocks on the poller: nonzero when there is work to do first. NULL: nothing to arm. */
+    /*
+     * Called before the engine blocks on the poller: nonzero when there is work to do first. NULL: nothing to arm.
+     * What it arms lasts until the next progress() of this rail, by whatever thread: a thread that stops calling
+     * progress() while another one sleeps on the poller arms again for it, and wakes it if there is work.
+     */
     int (*arm)(struct shunt__rail *rail);
     /* Every 10 ms or so while anything goes on: connection time-outs and the like. */
     void (*tick)(struct shunt__rail *rail, uint64_t now);

@@ -1,0 +1,558 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Rail over shared memory between processes of one host: two byte rings per link in an anonymous, sealed memory file.
+ *
+ * No name exists in any file system, so nothing is left behind however a process ends. The end of a peer is seen
+ * through its socket and its pidfd, at once. Frames are copied into the ring and out of it: that is a fence by itself
+ * (no one but the owner ever touches user memory), and on the machines measured two copies that overlap are as fast
+ * as one copy across address spaces for large messages and twice as fast for those that fit the caches.
+ *
+ * The ring is ordered and can't be damaged on the way, and the consumer's position in it is the acknowledgement.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "comm/base/log.h"
+#include "comm/rail/shm.h"
+
+#define CHUNK (64u << 10)
+#define RECORDS_PER_TURN 32 /* of one link before the next one has its turn */
+#define HOT_ALWAYS 8        /* so few hot links are never cooled: looking at them costs next to nothing */
+#define IDLE_TURNS 256
+
+static struct shunt__shm_rail *shm(struct shunt__rail *rail)
+{
+    return (struct shunt__shm_rail *)(void *)rail;
+}
+
+/* Where the content of a record's first and later pieces starts: big ones aligned for the copy. */
+static uint32_t first_offset(uint32_t payload)
+{
+    uint32_t close = (uint32_t)(sizeof(uint64_t) + sizeof(struct shunt__frame));
+
+    return payload > 256 ? 2 * SHUNT__RING_LINE : close;
+}
+#define LATER_OFFSET SHUNT__RING_LINE
+
+static void ring_bell(struct shunt__shm_conn *c)
+{
+    uint64_t one = 1;
+
+    __atomic_fetch_or(&c->bell->ready[c->bell_slot / 64], 1ull << (c->bell_slot % 64), __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&c->bell->sleeping, __ATOMIC_SEQ_CST) &&
+        __atomic_exchange_n(&c->bell->sleeping, 0, __ATOMIC_SEQ_CST))
+        while (write(c->bell_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+            ;
+}
+
+/* After a record or a position was published. */
+static inline void notify(struct shunt__shm_conn *c)
+{
+    if (__atomic_load_n(&c->other->attention, __ATOMIC_SEQ_CST))
+        ring_bell(c);
+}
+
+void shunt__shm_heat(struct shunt__shm_conn *c)
+{
+    c->idle = 0;
+    if (c->hot >= 0)
+        return;
+    __atomic_store_n(&c->own->attention, 0, __ATOMIC_RELAXED);
+    c->hot = c->rail->n_hot;
+    c->rail->hot[c->rail->n_hot++] = c;
+}
+
+void shunt__shm_cool(struct shunt__shm_conn *c)
+{
+    struct shunt__shm_rail *r = c->rail;
+
+    if (c->hot < 0)
+        return;
+    r->hot[c->hot] = r->hot[--r->n_hot];
+    r->hot[c->hot]->hot = c->hot;
+    c->hot = -1;
+}
+
+/* After a send: an answer or an acceptance will come. While somebody sleeps on the bell, it must ring instead. */
+static inline void watch(struct shunt__shm_conn *c)
+{
+    if (!c->rail->armed)
+        shunt__shm_heat(c);
+}
+
+/* Something for us on this link: records, acceptances, or room that is waited for. */
+static int has_news(struct shunt__shm_conn *c)
+{
+    return shunt__ring_waiting(&c->in) || __atomic_load_n(&c->other->frames, __ATOMIC_SEQ_CST) != c->accepted ||
+           ((c->pending.payload || c->refused) &&
+            __atomic_load_n(&c->other->head, __ATOMIC_SEQ_CST) != c->out.head);
+}
+
+/* ---- receiving ---- */
+
+static int broken(struct shunt__shm_conn *c)
+{
+    shunt__shm_fail(c, SHUNT_ERR_RAIL, "the shared ring is damaged");
+    return -1;
+}
+
+/* The first record of a frame that has more; -1 when the conn is gone. */
+static int begin(struct shunt__shm_conn *c, const struct shunt__frame *frame)
+{
+    const struct shunt__rail_params *p = &c->rail->base.params;
+    uint8_t *at = p->events->land(p->engine, c->link, frame);
+
+    if (c->state == SHUNT__SHM_GONE)
+        return -1;
+    if (!at) {
+        if (!c->arriving.copy)
+            c->arriving.copy = malloc(SHUNT__FRAME_PAYLOAD_MAX);
+        if (!c->arriving.copy) {
+            shunt__shm_fail(c, SHUNT_ERR_RAIL, "no memory for a frame");
+            return -1;
+        }
+        at = c->arriving.copy;
+    }
+    c->arriving.frame = *frame;
+    c->arriving.at = at;
+    c->arriving.done = 0;
+    return 0;
+}
+
+/* One record; 1: a frame was handed over, 0: not yet a whole one, -1: the conn is gone. */
+static int take(struct shunt__shm_conn *c, const struct shunt__ring_record *record)
+{
+    const struct shunt__rail_params *p = &c->rail->base.params;
+    struct shunt__shm_arriving *a = &c->arriving;
+    struct shunt__frame frame;
+    const void *payload;
+    uint32_t n, offset = LATER_OFFSET;
+
+    if (record->marker & SHUNT__RING_FIRST) {
+        if (a->at || record->length < sizeof(uint64_t) + sizeof(frame))
+            return broken(c);
+        /* A private copy: what has been checked must not change any more. */
+        memcpy(&frame, record->start + sizeof(uint64_t), sizeof(frame));
+        offset = first_offset(frame.length);
+        if (!shunt__frame_valid(&c->rail->base, &frame) || offset > record->length)
+            return broken(c);
+        if (record->marker & SHUNT__RING_LAST) {
+            if (frame.length > record->length - offset)
+                return broken(c);
+            p->events->frame(p->engine, c->link, &frame, record->start + offset);
+            return c->state == SHUNT__SHM_GONE ? -1 : 1;
+        }
+        if (begin(c, &frame))
+            return -1;
+    } else if (!a->at) {
+        return broken(c);
+    }
+    n = record->length - offset;
+    if (record->marker & SHUNT__RING_LAST)
+        n = a->frame.length - a->done;
+    if (record->length < offset || n > record->length - offset || n > a->frame.length - a->done)
+        return broken(c);
+    memcpy(a->at + a->done, record->start + offset, n);
+    a->done += n;
+    if (!(record->marker & SHUNT__RING_LAST))
+        return 0;
+    frame = a->frame;
+    payload = a->at;
+    a->at = NULL;
+    p->events->frame(p->engine, c->link, &frame, payload);
+    return c->state == SHUNT__SHM_GONE ? -1 : 1;
+}
+
+static void tell(struct shunt__shm_conn *c)
+{
+    shunt__ring_tell(&c->in);
+    notify(c);
+}
+
+int shunt__shm_receive(struct shunt__shm_conn *c, int budget)
+{
+    struct shunt__ring_record record;
+    int moved = 0, got;
+
+    while (budget-- > 0) {
+        enum shunt__ring_state state = shunt__ring_next(&c->in, &record);
+        if (state == SHUNT__RING_EMPTY)
+            break;
+        if (state == SHUNT__RING_BROKEN) {
+            broken(c);
+            return moved + 1;
+        }
+        got = take(c, &record);
+        if (got < 0)
+            return moved + 1;
+        moved++;
+        shunt__ring_consume(&c->in, &record);
+        if (c->in.head - c->in.told >= c->in.size / 8)
+            tell(c);
+    }
+    if (c->in.head != c->in.told)
+        tell(c);
+    return moved;
+}
+
+/* ---- sending ---- */
+
+/* Copies as much of the pending frame as there is room for; nonzero when all of it is in the ring. */
+static int push(struct shunt__shm_conn *c)
+{
+    struct shunt__shm_pending *q = &c->pending;
+    uint32_t most = shunt__ring_record_max(c->out.size) - LATER_OFFSET;
+
+    while (q->done < q->length) {
+        uint32_t left = q->length - q->done, n = left < most ? left : most;
+        uint8_t *record = shunt__ring_reserve(&c->out, LATER_OFFSET + n);
+        if (!record)
+            break;
+        memcpy(record + LATER_OFFSET, q->payload + q->done, n);
+        q->done += n;
+        shunt__ring_publish(&c->out, LATER_OFFSET + n, q->done == q->length ? SHUNT__RING_LAST : 0);
+        notify(c);
+    }
+    return q->done == q->length;
+}
+
+static shunt_status_t send_frame(struct shunt__link *link, const struct shunt__frame *frame, const void *payload,
+                                 uint64_t ref)
+{
+    struct shunt__shm_conn *c = link->conn;
+    uint32_t offset = first_offset(frame->length), most, n = frame->length;
+    struct shunt__frame *head;
+    uint8_t *record;
+
+    if (!c || c->state != SHUNT__SHM_UP)
+        return shunt__fail(SHUNT_ERR_RAIL, "%s: not connected", link->rail->name);
+    most = shunt__ring_record_max(c->out.size) - offset;
+    if (n > most)
+        n = most;
+    record = c->pending.payload ? NULL : shunt__ring_reserve(&c->out, offset + n);
+    if (!record) {
+        c->refused = shunt__ring_round(offset + n);
+        watch(c);
+        return SHUNT_ERR_AGAIN;
+    }
+    head = (struct shunt__frame *)(void *)(record + sizeof(uint64_t));
+    *head = *frame;
+    shunt__frame_seal(link->rail, link, head, payload);
+    if (n)
+        memcpy(record + offset, payload, n);
+    c->sent++;
+    shunt__ring_publish(&c->out, offset + n, SHUNT__RING_FIRST | (n == frame->length ? SHUNT__RING_LAST : 0));
+    notify(c);
+    watch(c);
+    if (n == frame->length)
+        return SHUNT_OK;
+    c->pending = (struct shunt__shm_pending){.payload = payload, .done = n, .length = frame->length, .ref = ref};
+    if (!push(c))
+        return SHUNT_IN_PROGRESS;
+    c->pending.payload = NULL;
+    return SHUNT_OK;
+}
+
+static void detach(struct shunt__link *link, uint64_t ref)
+{
+    struct shunt__shm_conn *c = link->conn;
+    struct shunt__shm_pending *q;
+    uint32_t left;
+
+    if (!c || !c->pending.payload || c->pending.copy || c->pending.ref != ref)
+        return;
+    q = &c->pending;
+    left = q->length - q->done;
+    q->copy = malloc(left);
+    if (!q->copy) {
+        /* The frame can't be completed any more: the link ends, which progress() will say. */
+        q->payload = NULL;
+        c->failed = SHUNT_ERR_RAIL;
+        c->state = SHUNT__SHM_FAILED;
+        c->rail->n_failed++;
+        snprintf(c->text, sizeof(c->text), "no memory for the rest of a frame");
+        return;
+    }
+    memcpy(q->copy, q->payload + q->done, left);
+    q->payload = q->copy;
+    q->length = left;
+    q->done = 0;
+}
+
+static void redirect(struct shunt__link *link)
+{
+    struct shunt__shm_conn *c = link->conn;
+    struct shunt__shm_arriving *a;
+
+    if (!c || !c->arriving.at || c->arriving.at == c->arriving.copy)
+        return;
+    a = &c->arriving;
+    if (!a->copy)
+        a->copy = malloc(SHUNT__FRAME_PAYLOAD_MAX);
+    if (!a->copy) {
+        c->failed = SHUNT_ERR_RAIL;
+        c->state = SHUNT__SHM_FAILED;
+        c->rail->n_failed++;
+        snprintf(c->text, sizeof(c->text), "no memory for a frame");
+        return;
+    }
+    memcpy(a->copy, a->at, a->done);
+    a->at = a->copy;
+}
+
+/* What the other side has accepted and the room that came with it; -1 when the conn is gone. */
+static int look_at_acceptances(struct shunt__shm_conn *c)
+{
+    const struct shunt__rail_params *p = &c->rail->base.params;
+    uint64_t frames = __atomic_load_n(&c->other->frames, __ATOMIC_ACQUIRE);
+    int waits = c->pending.payload || c->refused;
+
+    if (frames == c->accepted && !waits)
+        return 0;
+    if (shunt__ring_refresh(&c->out) || frames < c->accepted || frames > c->sent)
+        return broken(c);
+    if (frames != c->accepted) {
+        c->accepted = frames;
+        p->events->consumed(p->engine, c->link, frames);
+        if (c->state == SHUNT__SHM_GONE)
+            return -1;
+    }
+    if (c->pending.payload && push(c)) {
+        struct shunt__shm_pending done = c->pending;
+
+        c->pending = (struct shunt__shm_pending){0};
+        free(done.copy);
+        if (!done.copy)
+            p->events->sent(p->engine, c->link, done.ref);
+        if (c->state == SHUNT__SHM_GONE)
+            return -1;
+    }
+    if (c->refused && !c->pending.payload &&
+        c->out.size - (c->out.tail - c->out.head) >= 2ull * c->refused + SHUNT__RING_LINE) {
+        c->refused = 0;
+        p->events->writable(p->engine, c->link);
+        if (c->state == SHUNT__SHM_GONE)
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- progress ---- */
+
+static int turn(struct shunt__shm_conn *c)
+{
+    int moved;
+
+    if (c->state != SHUNT__SHM_UP)
+        return 0;
+    moved = shunt__shm_receive(c, RECORDS_PER_TURN);
+    if (c->state != SHUNT__SHM_UP)
+        return moved;
+    if ((c->sent != c->accepted || c->refused) && look_at_acceptances(c))
+        return moved + 1;
+    if (moved) {
+        c->idle = 0;
+    } else if (c->rail->n_hot > HOT_ALWAYS && ++c->idle > IDLE_TURNS && c->hot >= 0) {
+        __atomic_store_n(&c->own->attention, 1, __ATOMIC_SEQ_CST);
+        if (has_news(c)) {
+            __atomic_store_n(&c->own->attention, 0, __ATOMIC_RELAXED);
+            c->idle = 0;
+        } else {
+            shunt__shm_cool(c);
+        }
+    }
+    return moved;
+}
+
+static void heat_ready(struct shunt__shm_rail *r)
+{
+    for (uint32_t w = 0; w < r->words; w++) {
+        uint64_t bits;
+
+        if (!__atomic_load_n(&r->bell->ready[w], __ATOMIC_RELAXED))
+            continue;
+        bits = __atomic_exchange_n(&r->bell->ready[w], 0, __ATOMIC_SEQ_CST);
+        for (; bits; bits &= bits - 1) {
+            uint32_t slot = w * 64 + (uint32_t)__builtin_ctzll(bits);
+            if (slot < r->n_slots && r->slots[slot] && r->slots[slot]->state == SHUNT__SHM_UP)
+                shunt__shm_heat(r->slots[slot]);
+        }
+    }
+}
+
+static void report_failed(struct shunt__shm_rail *r)
+{
+    struct shunt__shm_conn *next;
+
+    for (struct shunt__shm_conn *c = r->conns; c && r->n_failed; c = next) {
+        next = c->next;
+        if (c->state == SHUNT__SHM_FAILED) {
+            shunt__shm_fail(c, c->failed, c->text);
+            next = r->conns; /* the callback may have changed the list */
+        }
+    }
+}
+
+static int progress(struct shunt__rail *rail)
+{
+    struct shunt__shm_rail *r = shm(rail);
+    int moved = 0;
+
+    if (r->armed) {
+        r->armed = 0;
+        __atomic_store_n(&r->bell->sleeping, 0, __ATOMIC_RELAXED);
+    }
+    if (r->grave)
+        shunt__shm_bury(r);
+    if (r->n_failed)
+        report_failed(r);
+    heat_ready(r);
+    for (int i = r->n_hot - 1; i >= 0; i--)
+        if (i < r->n_hot)
+            moved += turn(r->hot[i]);
+    return moved;
+}
+
+/* From here until the next progress() whoever has news for this process rings its bell. */
+static int arm(struct shunt__rail *rail)
+{
+    struct shunt__shm_rail *r = shm(rail);
+
+    if (r->n_failed)
+        return 1;
+    __atomic_store_n(&r->bell->sleeping, 1, __ATOMIC_SEQ_CST);
+    for (uint32_t w = 0; w < r->words; w++)
+        if (__atomic_load_n(&r->bell->ready[w], __ATOMIC_SEQ_CST))
+            goto awake;
+    while (r->n_hot) {
+        struct shunt__shm_conn *c = r->hot[r->n_hot - 1];
+
+        __atomic_store_n(&c->own->attention, 1, __ATOMIC_SEQ_CST);
+        if (has_news(c)) {
+            __atomic_store_n(&c->own->attention, 0, __ATOMIC_RELAXED);
+            goto awake;
+        }
+        shunt__shm_cool(c);
+    }
+    r->armed = 1;
+    return 0;
+awake:
+    __atomic_store_n(&r->bell->sleeping, 0, __ATOMIC_RELAXED);
+    return 1;
+}
+
+static void rung(struct shunt__pollable *self, uint32_t events)
+{
+    uint64_t count;
+
+    (void)events;
+    while (read(self->fd, &count, sizeof(count)) < 0 && errno == EINTR)
+        ;
+}
+
+/* ---- the rest of the operations ---- */
+
+static void disconnect(struct shunt__link *link)
+{
+    if (link->conn)
+        shunt__shm_teardown(link->conn);
+}
+
+static shunt_status_t address(struct shunt__rail *rail, void *buf, size_t *len)
+{
+    memcpy(buf, shm(rail)->address, shm(rail)->address_len);
+    *len = shm(rail)->address_len;
+    return SHUNT_OK;
+}
+
+static void stats(struct shunt__link *link, struct shunt__link_stats *s)
+{
+    struct shunt__shm_conn *c = link->conn;
+
+    *s = (struct shunt__link_stats){0};
+    if (!c || c->state != SHUNT__SHM_UP)
+        return;
+    s->queued = c->pending.payload ? c->pending.length - c->pending.done : 0;
+    s->unacked = c->out.tail - c->out.head;
+}
+
+static const char *describe(struct shunt__link *link)
+{
+    struct shunt__shm_conn *c = link->conn;
+
+    return c ? c->text : "not connected";
+}
+
+static void close_rail(struct shunt__rail *rail)
+{
+    struct shunt__shm_rail *r = shm(rail);
+
+    if (!r)
+        return;
+    while (r->conns)
+        shunt__shm_teardown(r->conns);
+    shunt__shm_bury(r);
+    for (int i = 0; i < 2; i++) {
+        struct shunt__pollable *x = i ? &r->bell_fd : &r->listener;
+        if (x->fd >= 0) {
+            shunt__poller_remove(r->base.params.poller, x);
+            close(x->fd);
+        }
+    }
+    if (r->bell)
+        munmap(r->bell, SHUNT__SHM_PAGE);
+    if (r->bell_page_fd >= 0)
+        close(r->bell_page_fd);
+    free(r->slots);
+    free(r->hot);
+    free(r);
+}
+
+static shunt_status_t open_rail(const struct shunt__rail_params *params, struct shunt__rail **rail)
+{
+    int64_t wanted = shunt__config_int(params->config, SHUNT__SHM_RING);
+    struct shunt__shm_rail *r;
+    shunt_status_t status;
+
+    if (wanted < SHUNT__RING_MIN || wanted > SHUNT__RING_MAX)
+        return shunt__fail(SHUNT_ERR_INVALID, "SHUNT_SHM_RING: a ring has %u to %u bytes", SHUNT__RING_MIN,
+                           SHUNT__RING_MAX);
+    r = aligned_alloc(SHUNT__RING_LINE, (sizeof(*r) + SHUNT__RING_LINE - 1) & ~(size_t)(SHUNT__RING_LINE - 1));
+    if (!r)
+        return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory for the shared memory rail");
+    memset(r, 0, sizeof(*r));
+    r->listener.fd = r->bell_fd.fd = r->bell_page_fd = -1;
+    r->bell_fd.ready = rung;
+    for (r->ring = SHUNT__RING_MIN; r->ring < (uint64_t)wanted;)
+        r->ring *= 2;
+    shunt__rail_init(&r->base, &shunt__shm_ops, params,
+                     SHUNT__RAIL_CHECKED | SHUNT__RAIL_ACKS | SHUNT__RAIL_LOCAL | SHUNT__RAIL_ORDERED, CHUNK);
+    status = shunt__shm_listen(r);
+    if (status != SHUNT_OK) {
+        close_rail(&r->base);
+        return status;
+    }
+    *rail = &r->base;
+    return SHUNT_OK;
+}
+
+const struct shunt__rail_ops shunt__shm_ops = {
+    .name = "shm",
+    .open = open_rail,
+    .close = close_rail,
+    .address = address,
+    .reach = shunt__shm_reach,
+    .connect = shunt__shm_connect,
+    .disconnect = disconnect,
+    .send = send_frame,
+    .detach = detach,
+    .redirect = redirect,
+    .progress = progress,
+    .arm = arm,
+    .tick = shunt__shm_tick,
+    .stats = stats,
+    .describe = describe,
+};

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "comm/rail/shm_ring.h"
+
+/* With less than this in use there is nothing to gain from starting over. */
+#define START_OVER (16u << 10)
+
+uint8_t *shunt__ring_reserve(struct shunt__ring_producer *p, uint32_t length)
+{
+    uint64_t at = p->tail & (p->size - 1), rest = p->size - at;
+    int wrap;
+
+    length = shunt__ring_round(length);
+    wrap = rest < length || (at >= START_OVER && p->head == p->tail);
+    /* One line more than the record: the marker behind it is cleared too. */
+    if (p->size - (p->tail - p->head) < length + SHUNT__RING_LINE + (wrap ? rest : 0)) {
+        if (shunt__ring_refresh(p))
+            return NULL;
+        wrap = rest < length; /* starting over is for free or not at all */
+        if (p->size - (p->tail - p->head) < length + SHUNT__RING_LINE + (wrap ? rest : 0))
+            return NULL;
+    }
+    if (wrap) {
+        *shunt__ring_marker(p->data, 0) = 0;
+        p->tail += rest;
+        __atomic_store_n(shunt__ring_marker(p->data, at), SHUNT__RING_WHOLE | SHUNT__RING_SKIP | rest,
+                         __ATOMIC_RELEASE);
+        at = 0;
+    }
+    return p->data + at;
+}
+
+enum shunt__ring_state shunt__ring_next(struct shunt__ring_consumer *c, struct shunt__ring_record *record)
+{
+    for (;;) {
+        uint64_t at = c->head & (c->size - 1);
+        uint64_t marker = __atomic_load_n(shunt__ring_marker(c->data, at), __ATOMIC_ACQUIRE);
+        uint64_t length = marker & 0xffffffffu;
+
+        if (marker == 0)
+            return SHUNT__RING_EMPTY;
+        if (!(marker & SHUNT__RING_WHOLE) || length == 0 || length % SHUNT__RING_LINE || length > c->size - at)
+            return SHUNT__RING_BROKEN;
+        if (!(marker & SHUNT__RING_SKIP)) {
+            *record = (struct shunt__ring_record){.marker = marker, .start = c->data + at, .length = (uint32_t)length};
+            return SHUNT__RING_RECORD;
+        }
+        if (length != c->size - at || at == 0)
+            return SHUNT__RING_BROKEN; /* nobody skips the whole ring, and doing so would never end */
+        c->head += length;
+    }
+}
