@@ -6,6 +6,7 @@
 #include <string.h>
 #include "comm/base/crc32c.h"
 #include "comm/base/log.h"
+#include "comm/rail/loop.h"
 #include "comm/rail/sock.h"
 #include "comm/rail/shm.h"
 #include "config.h"
@@ -86,5 +87,6 @@ const struct shunt__rail_ops *shunt__rail_backend(const char *name)
 const struct shunt__rail_ops *const shunt__rail_backends[] = {
     &shunt__sock_ops,
     &shunt__shm_ops,
+    &shunt__loop_ops,
     NULL,
 };
