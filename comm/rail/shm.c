@@ -463,6 +463,8 @@ static void disconnect(struct shunt__link *link)
 
 static shunt_status_t address(struct shunt__rail *rail, void *buf, size_t *len)
 {
+    if (*len < shm(rail)->address_len)
+        return shunt__fail(SHUNT_ERR_INVALID, "%s: an address takes %zu bytes", rail->name, shm(rail)->address_len);
     memcpy(buf, shm(rail)->address, shm(rail)->address_len);
     *len = shm(rail)->address_len;
     return SHUNT_OK;

@@ -101,6 +101,7 @@ static void on_established(void *engine, struct shunt__link *link)
     l->up = 1;
     l->n_established++;
     l->next_message = 0;
+    l->consumed = 0;
 }
 
 static void on_down(void *engine, struct shunt__link *link, shunt_status_t status, const char *why)

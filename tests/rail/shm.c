@@ -113,7 +113,7 @@ static void ring_broken(void)
 
 static struct mini m;
 static unsigned char address[SHUNT__ADDRESS_MAX];
-static size_t address_len;
+static size_t address_len = sizeof(address);
 static uint64_t wrong;
 
 /* What the frame with this message number carries. */
@@ -355,7 +355,7 @@ static void refusals(void)
 {
     static struct mini other;
     unsigned char gone[SHUNT__ADDRESS_MAX];
-    size_t gone_len;
+    size_t gone_len = sizeof(gone);
 
     mini_open(&other, "shm", "", "");
     ok(!other.rail->ops->reach(other.rail, "garbage", 7), "garbage is no address");
