@@ -72,7 +72,6 @@ struct shunt__rx {
     int tag;
     uint8_t matched, complete, dirty;
     uint32_t source_eager; /* bytes that came before the match: the sender's credit */
-    struct shunt__path *landing[SHUNT__MAX_RAILS]; /* paths that are writing into buf */
 };
 
 /* What is in flight on a path: one entry per DATA or ANNOUNCE frame, in order of sending. */
@@ -107,9 +106,11 @@ struct shunt__path {
     uint64_t frames;         /* sent since established */
     uint8_t blocked;         /* the rail said AGAIN */
     /* what arrives */
-    struct shunt__rx *landing; /* message whose buffer the rail is writing into */
-    uint64_t last_rx, last_ack, last_ping, ping_sent;
-    uint32_t ping_seq;
+    struct shunt__rx *landing; /* message whose buffer the rail is writing into, and which chunk of it */
+    uint32_t landing_chunk;
+    uint64_t last_rx, last_ack, last_ping, ping_open; /* ping_open: when the oldest unanswered ping went out, 0: none */
+    unsigned char nonces[8][16]; /* of the last HELLOs: a replayed one is refused */
+    unsigned n_nonces;
     /* measured */
     double rate;             /* bytes/ns, smoothed maximum; 0: not known */
     double rate_recent;      /* the same over the last second or so */
@@ -237,6 +238,7 @@ struct shunt_context {
     pthread_cond_t cond;
     int cond_waiters;
     struct shunt__pollable wake;
+    int sleeping; /* threads that are blocked without a time limit */
     int draining;
     /* limits, parsed once */
     uint64_t eager, unmatched_max, window_max, spin, peer_timeout;
@@ -244,11 +246,14 @@ struct shunt_context {
     struct shunt__rail_events events;
     /* health.c */
     struct shunt__health *health;
-    struct shunt__boot_root *root;
+    struct shunt__boot_root **roots; /* behind the ids made here */
+    int n_roots;
 };
 
 /* ---- context.c ---- */
 uint64_t shunt__hash64(const void *data, size_t n);
+/* The addresses at which other hosts find this one, for an id: how many; the array and each of them to be freed. */
+int shunt__context_ips(struct shunt_context *ctx, char ***ips);
 
 /* ---- progress.c ---- */
 /* Everything that can be done without waiting; nonzero when something was. */
@@ -259,6 +264,8 @@ shunt_status_t shunt__progress_start(struct shunt_context *ctx);
 void shunt__progress_stop(struct shunt_context *ctx);
 /* Wakes a thread that is blocked in the poller, and those that wait on the condition. */
 void shunt__progress_wake(struct shunt_context *ctx);
+/* Something was posted: whoever sleeps without a time limit needs the tick from now on. */
+void shunt__progress_kick(struct shunt_context *ctx);
 /* Puts an op that has ended with `status` onto the completed list. */
 void shunt__op_complete(struct shunt__op *op, shunt_status_t status, const char *why);
 void shunt__pump_later(struct shunt__peer *peer);
@@ -270,6 +277,10 @@ void shunt__peer_put(struct shunt__peer *peer);
 void shunt__peer_fail(struct shunt__peer *peer, shunt_status_t status, const char *why, int tell);
 /* Something is wanted of this peer: have at least one path up or coming up. */
 void shunt__peer_want(struct shunt__peer *peer);
+void shunt__peer_tick(struct shunt__peer *peer, uint64_t now);
+struct shunt__peer *shunt__peer_find(struct shunt_context *ctx, const unsigned char uid[16]);
+/* "host/pid" for messages; static per thread. */
+const char *shunt__peer_name(const struct shunt__peer *peer);
 void shunt__peer_destroy(struct shunt__peer *peer);
 
 /* ---- path.c ---- */
@@ -285,6 +296,11 @@ int shunt__path_connect(struct shunt__path *path);
 void shunt__path_recall(struct shunt__path *path);
 void shunt__path_drop(struct shunt__path *path, shunt_rail_state_t state, const char *why);
 void shunt__path_tick(struct shunt__path *path, uint64_t now);
+/* Pairs our rails with the peer's: makes peer->paths. */
+void shunt__path_pair(struct shunt__peer *peer);
+void shunt__path_free(struct shunt__path *path);
+/* Our device lost or found its carrier. */
+void shunt__path_carrier(struct shunt_context *ctx, int rail, int up, const char *why);
 struct shunt__path *shunt__path_of(struct shunt__link *link);
 
 /* ---- schedule.c ---- */
@@ -321,13 +337,19 @@ int shunt__ack_flush(struct shunt__peer *peer);                   /* nonzero: a 
 void shunt__ack_arrived(struct shunt__path *path, const void *payload, size_t len);
 void shunt__ack_low(struct shunt__stream *s, uint64_t acked);     /* piggybacked low-water mark */
 void shunt__ack_damaged(struct shunt__stream *s, uint64_t message, uint32_t chunk);
-void shunt__record_acked(struct shunt__path *path, struct shunt__record *r);
+void shunt__ack_report(struct shunt__stream *s);                 /* the low-water marks are to be said */
+/* Says everything again that this peer has been told: what told it may have been lost with a path. */
+void shunt__ack_everything(struct shunt__peer *peer);
+void shunt__ack_piggyback(struct shunt__stream *s, uint64_t acked);
+/* The rail says that the first `count` frames on this link have been accepted. */
 void shunt__path_consumed(struct shunt__path *path, uint64_t count);
+/* All frames up to this one have arrived on an ordered link: what is not acknowledged was lost, send it again. */
+void shunt__path_missed(struct shunt__path *path, uint64_t frame);
 
 /* ---- comm.c ---- */
 struct shunt_comm *shunt__comm_find(struct shunt_context *ctx, uint64_t id);
 struct shunt_comm *shunt__comm_new(struct shunt_context *ctx, const unsigned char seed[16], uint32_t epoch, int rank,
-                                   int size, struct shunt__peer *const *peers, const unsigned char (*hosts)[16]);
+                                   int size, struct shunt__peer *const *peers);
 void shunt__comm_destroy(struct shunt_comm *comm);
 /* Ends all operations of the communicator with `status`. */
 void shunt__comm_end(struct shunt_comm *comm, shunt_status_t status, const char *why);
@@ -337,12 +359,14 @@ int shunt__comm_rank_of(const struct shunt_comm *comm, const struct shunt__peer 
 
 /* ---- notice.c ---- */
 void shunt__notice_arrived(struct shunt__path *path, const struct shunt__frame *frame, const void *payload);
-void shunt__notice_end(struct shunt_comm *comm, shunt_status_t status, const char *why);
+/* Tells `to` (NULL: all members) that the communicator was revoked or aborted. */
+void shunt__notice_end(struct shunt_comm *comm, struct shunt__peer *to, shunt_status_t status, const char *why);
 void shunt__notice_lost(struct shunt_comm *comm, int rank, shunt_status_t status, const char *why);
 
 /* ---- health.c ---- */
 struct shunt__health *shunt__health_open(struct shunt_context *ctx);
 void shunt__health_close(struct shunt__health *h);
+void shunt__health_tick(struct shunt_context *ctx, uint64_t now);
 void shunt__health_event(struct shunt_context *ctx, shunt_event_kind_t kind, struct shunt__peer *peer, int rail,
                          const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Notices: a communicator was revoked or aborted, a member was lost. They are hints that spread what is anyhow
+ * found out (a frame for an ended communicator is answered with one), so none needs an acknowledgement.
+ */
+#include <stdio.h>
+#include <string.h>
+#include "comm/core/engine.h"
+
+enum kind { ENDED = 1, LOST };
+
+struct notice {
+    uint32_t kind;
+    int32_t status;
+    int32_t rank; /* LOST: who */
+    char why[116];
+};
+
+static void send_to(struct shunt_comm *comm, int rank, const struct notice *n)
+{
+    struct shunt__frame f;
+
+    if (!comm->peers[rank] || comm->peers[rank]->state != SHUNT_OK)
+        return;
+    memset(&f, 0, sizeof(f));
+    f.type = SHUNT__FRAME_NOTICE;
+    f.length = sizeof(*n);
+    f.comm = comm->id;
+    f.epoch = comm->epoch;
+    f.source = (uint32_t)comm->rank;
+    shunt__notice(comm->peers[rank], &f, n);
+}
+
+void shunt__notice_end(struct shunt_comm *comm, struct shunt__peer *to, shunt_status_t status, const char *why)
+{
+    struct notice n = {.kind = ENDED, .status = status, .rank = -1};
+
+    snprintf(n.why, sizeof(n.why), "%s", why ? why : "");
+    for (int r = 0; r < comm->size; r++)
+        if (!to || comm->peers[r] == to)
+            send_to(comm, r, &n);
+}
+
+void shunt__notice_lost(struct shunt_comm *comm, int rank, shunt_status_t status, const char *why)
+{
+    struct notice n = {.kind = LOST, .status = status, .rank = rank};
+
+    snprintf(n.why, sizeof(n.why), "%.115s", why);
+    for (int r = 0; r < comm->size; r++)
+        if (r != rank)
+            send_to(comm, r, &n);
+}
+
+void shunt__notice_arrived(struct shunt__path *path, const struct shunt__frame *f, const void *payload)
+{
+    struct shunt_comm *comm = shunt__comm_find(path->peer->ctx, f->comm & ~3ull);
+    struct notice n;
+
+    if (f->length != sizeof(n) || !comm || comm->epoch != f->epoch || shunt__comm_rank_of(comm, path->peer) < 0)
+        return;
+    memcpy(&n, payload, sizeof(n));
+    n.why[sizeof(n.why) - 1] = 0;
+    if (n.kind == ENDED && (n.status == SHUNT_ERR_REVOKED || n.status == SHUNT_ERR_ABORTED)) {
+        if (comm->state == SHUNT_OK)
+            shunt__comm_end(comm, (shunt_status_t)n.status, n.why);
+    } else if (n.kind == LOST && n.rank >= 0 && n.rank < comm->size && n.rank != comm->rank) {
+        shunt_status_t status = n.status == SHUNT_ERR_PEER ? SHUNT_ERR_PEER : SHUNT_ERR_TIMEOUT;
+        struct shunt__peer *lost = comm->peers[n.rank];
+        if (status == SHUNT_ERR_PEER && lost->state == SHUNT_OK) {
+            for (int i = 0; i < SHUNT__MAX_RAILS; i++)
+                if (lost->paths[i] && shunt__path_usable(lost->paths[i]) &&
+                    path->peer->ctx->now - lost->paths[i]->last_rx < 50 * SHUNT__MS)
+                    return; /* we hear it ourselves */
+            shunt__peer_fail(lost, status, n.why, 0);
+        }
+        if (comm->coll_state == SHUNT_OK)
+            shunt__comm_break(comm, n.rank, status, n.why);
+    }
+}

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Progress: who drives the engine, and when it sleeps.
+ *
+ * Whoever waits in a call drives; while nobody does, a helper thread does. A waiting call polls for SHUNT_SPIN, yielding the
+ * core when the host has more ranks than cores, then blocks on all descriptors at once. Of several waiting threads one drives
+ * and the others wait on a condition. The helper stays out of the way of calls: it looks every few milliseconds whether any
+ * came since its last look, and only takes over when none did.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+#include "comm/core/engine.h"
+
+#define TICK (10 * SHUNT__MS)
+#define ACK_DELAY (100 * SHUNT__US)
+#define ACK_BYTES (256u << 10)
+#define POLL_EVERY 16 /* turns of spinning between two looks at the descriptors */
+
+void shunt__lock(struct shunt_context *ctx)
+{
+    if (pthread_mutex_trylock(&ctx->lock) == 0)
+        goto out;
+    atomic_fetch_add(&ctx->contenders, 1);
+    pthread_mutex_lock(&ctx->lock);
+    atomic_fetch_sub(&ctx->contenders, 1);
+out:
+    ctx->now = shunt__now();
+}
+
+void shunt__unlock(struct shunt_context *ctx)
+{
+    pthread_mutex_unlock(&ctx->lock);
+}
+
+void shunt__op_complete(struct shunt__op *op, shunt_status_t status, const char *why)
+{
+    struct shunt_context *ctx = op->comm->ctx;
+
+    op->status = status;
+    op->why = why;
+    op->comm->pending--;
+    shunt__list_append(&ctx->completed, &op->node);
+}
+
+static int drain_completed(struct shunt_context *ctx)
+{
+    int n = 0;
+
+    while (!shunt__list_empty(&ctx->completed)) {
+        struct shunt__op *op = shunt__container(ctx->completed.next, struct shunt__op, node);
+        shunt__list_remove(&op->node);
+        op->done(op); /* may free it, may post others */
+        n++;
+    }
+    return n;
+}
+
+static int acks_due(const struct shunt__peer *peer, uint64_t now, int idle)
+{
+    return !shunt__list_empty(&peer->acks) &&
+           (idle || peer->ack_bytes >= ACK_BYTES || now - peer->ack_time >= ACK_DELAY);
+}
+
+/* Peers with something to send; those whose acknowledgements may still wait stay on the list. */
+static int pump(struct shunt_context *ctx, int idle)
+{
+    struct shunt__list todo;
+    int n = 0;
+
+    if (shunt__list_empty(&ctx->pump))
+        return 0;
+    todo = ctx->pump;
+    todo.next->prev = todo.prev->next = &todo;
+    shunt__list_init(&ctx->pump);
+    while (!shunt__list_empty(&todo)) {
+        struct shunt__peer *peer = shunt__container(todo.next, struct shunt__peer, pump);
+        shunt__list_remove(&peer->pump);
+        shunt__schedule(peer);
+        if (acks_due(peer, ctx->now, idle))
+            n += shunt__ack_flush(peer);
+        else if (!shunt__list_empty(&peer->acks))
+            shunt__pump_later(peer);
+    }
+    return n;
+}
+
+static void tick(struct shunt_context *ctx)
+{
+    for (int i = 0; i < ctx->n_rails; i++)
+        if (ctx->rails[i]->ops->tick)
+            ctx->rails[i]->ops->tick(ctx->rails[i], ctx->now);
+    for (struct shunt__list *n = ctx->all_peers.next; n != &ctx->all_peers; n = n->next)
+        shunt__peer_tick(shunt__container(n, struct shunt__peer, all), ctx->now);
+    if (!shunt__list_empty(&ctx->orphans))
+        shunt__arrive_orphans(ctx, NULL);
+    shunt__health_tick(ctx, ctx->now);
+    ctx->next_tick = ctx->now + TICK;
+}
+
+static int turn(struct shunt_context *ctx, int descriptors, int idle)
+{
+    int n = 0;
+
+    ctx->now = shunt__now();
+    for (int i = 0; i < ctx->n_rails; i++)
+        if (ctx->rails[i]->ops->progress)
+            n += ctx->rails[i]->ops->progress(ctx->rails[i]);
+    if (descriptors)
+        n += shunt__poller_run(&ctx->poller, 0);
+    n += drain_completed(ctx);
+    n += pump(ctx, idle);
+    n += drain_completed(ctx);
+    if (ctx->now >= ctx->next_tick) {
+        tick(ctx);
+        n += drain_completed(ctx);
+        pump(ctx, idle);
+    }
+    return n;
+}
+
+int shunt__progress(struct shunt_context *ctx)
+{
+    int n;
+
+    if (ctx->draining)
+        return 0;
+    ctx->draining = 1;
+    n = turn(ctx, 1, 0);
+    ctx->draining = 0;
+    return n;
+}
+
+/* Whether anything is going on that needs the tick. */
+static int busy(const struct shunt_context *ctx)
+{
+    for (struct shunt__list *n = ctx->all_peers.next; n != &ctx->all_peers; n = n->next) {
+        const struct shunt__peer *p = shunt__container(n, struct shunt__peer, all);
+        if (p->state != SHUNT_OK)
+            continue;
+        if (p->wanted || !shunt__list_empty(&p->notices) || !shunt__list_empty(&p->acks))
+            return 1;
+        for (int i = 0; i < SHUNT__MAX_RAILS; i++) {
+            const struct shunt__path *q = p->paths[i];
+            if (q && (q->state == SHUNT_RAIL_CONNECTING || q->state == SHUNT_RAIL_PROBING ||
+                      (q->state == SHUNT_RAIL_DEAD && q->was_up && q->connect_at != UINT64_MAX)))
+                return 1;
+        }
+    }
+    return 0;
+}
+
+/* Sleeps until a descriptor is ready or the next tick; the lock is let go meanwhile. */
+static void block(struct shunt_context *ctx, uint64_t deadline)
+{
+    struct pollfd p = {ctx->poller.epfd, POLLIN, 0};
+    int timeout = -1;
+    uint64_t now;
+
+    pump(ctx, 1); /* nothing else is to be done: say what has arrived */
+    for (int i = 0; i < ctx->n_rails; i++)
+        if (ctx->rails[i]->ops->arm && ctx->rails[i]->ops->arm(ctx->rails[i]))
+            return;
+    if (!shunt__list_empty(&ctx->completed))
+        return;
+    now = shunt__now();
+    if (busy(ctx))
+        timeout = ctx->next_tick > now ? (int)((ctx->next_tick - now) / SHUNT__MS) + 1 : 0;
+    if (deadline && deadline <= now)
+        timeout = 0;
+    else if (deadline && (timeout < 0 || (deadline - now) / SHUNT__MS < (uint64_t)timeout))
+        timeout = (int)((deadline - now) / SHUNT__MS) + 1;
+    ctx->sleeping += timeout < 0;
+    shunt__unlock(ctx);
+    if (poll(&p, 1, timeout) < 0 && errno != EINTR)
+        sched_yield();
+    shunt__lock(ctx);
+    ctx->sleeping -= timeout < 0;
+}
+
+void shunt__progress_kick(struct shunt_context *ctx)
+{
+    if (ctx->sleeping)
+        shunt__progress_wake(ctx);
+}
+
+static void wait_for_driver(struct shunt_context *ctx, uint64_t deadline)
+{
+    struct timespec t;
+    uint64_t until = shunt__now() + 100 * SHUNT__MS;
+
+    if (deadline && deadline < until)
+        until = deadline;
+    t.tv_sec = (time_t)(until / SHUNT__S);
+    t.tv_nsec = (long)(until % SHUNT__S);
+    ctx->cond_waiters++;
+    pthread_cond_timedwait(&ctx->cond, &ctx->lock, &t);
+    ctx->cond_waiters--;
+    ctx->now = shunt__now();
+}
+
+void shunt__progress_until(struct shunt_context *ctx, const int *flag, uint64_t deadline)
+{
+    uint64_t idle_since = 0;
+    unsigned turns = 0;
+
+    if (*(const volatile int *)flag)
+        return;
+    atomic_fetch_add(&ctx->callers, 1);
+    atomic_fetch_add(&ctx->calls, 1);
+    while (!*(const volatile int *)flag && !(deadline && shunt__now() >= deadline)) {
+        if (ctx->polling) {
+            wait_for_driver(ctx, deadline);
+            continue;
+        }
+        ctx->polling = 1;
+        ctx->draining = 1;
+        int n = turn(ctx, turns++ % POLL_EVERY == 0, 0);
+        ctx->draining = 0;
+        if (ctx->cond_waiters && n)
+            pthread_cond_broadcast(&ctx->cond);
+        if (*(const volatile int *)flag) {
+            ctx->polling = 0;
+            break;
+        }
+        if (n) {
+            idle_since = 0;
+        } else if (idle_since == 0) {
+            idle_since = ctx->now;
+        } else if (ctx->now - idle_since >= ctx->spin) {
+            block(ctx, deadline);
+            turns = 0; /* look at the descriptors first */
+            idle_since = ctx->now;
+        } else if (ctx->crowded) {
+            ctx->polling = 0;
+            shunt__unlock(ctx);
+            sched_yield();
+            shunt__lock(ctx);
+            continue;
+        }
+        ctx->polling = 0;
+        if (atomic_load(&ctx->contenders)) {
+            shunt__unlock(ctx);
+            sched_yield();
+            shunt__lock(ctx);
+        }
+    }
+    atomic_fetch_sub(&ctx->callers, 1);
+    if (ctx->cond_waiters)
+        pthread_cond_broadcast(&ctx->cond); /* somebody else drives now */
+}
+
+void shunt__progress_wake(struct shunt_context *ctx)
+{
+    uint64_t one = 1;
+
+    if (write(ctx->wake.fd, &one, sizeof(one)) < 0)
+        return; /* full: a wake-up is pending */
+}
+
+static void on_wake(struct shunt__pollable *self, uint32_t events)
+{
+    uint64_t n;
+
+    if (read(self->fd, &n, sizeof(n)) < 0)
+        return;
+}
+
+/* ---- the helper thread ---- */
+
+static void *helper(void *arg)
+{
+    struct shunt_context *ctx = arg;
+    unsigned seen = 0, quiet = 0;
+
+    shunt__lock(ctx);
+    while (!ctx->stop) {
+        unsigned calls = atomic_load(&ctx->calls);
+        if (calls != seen || atomic_load(&ctx->callers) || ctx->polling) {
+            /* Calls drive. Look again in 1 to 5 ms. */
+            struct timespec t = {0, quiet == 0 ? 5000000 : 1000000};
+            quiet = calls == seen;
+            seen = calls;
+            shunt__unlock(ctx);
+            nanosleep(&t, NULL);
+            shunt__lock(ctx);
+            continue;
+        }
+        ctx->polling = 1;
+        ctx->draining = 1;
+        int n = turn(ctx, 1, 1);
+        ctx->draining = 0;
+        ctx->polling = 0;
+        if (n) {
+            if (ctx->cond_waiters)
+                pthread_cond_broadcast(&ctx->cond);
+            if (atomic_load(&ctx->contenders)) {
+                shunt__unlock(ctx);
+                sched_yield();
+                shunt__lock(ctx);
+            }
+            continue;
+        }
+        block(ctx, 0);
+    }
+    shunt__unlock(ctx);
+    return NULL;
+}
+
+shunt_status_t shunt__progress_start(struct shunt_context *ctx)
+{
+    pthread_condattr_t attr;
+    int err;
+
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&ctx->cond, &attr);
+    pthread_condattr_destroy(&attr);
+    ctx->wake.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    ctx->wake.events = EPOLLIN;
+    ctx->wake.ready = on_wake;
+    if (ctx->wake.fd < 0)
+        return shunt__fail_errno(SHUNT_ERR_LIMIT, errno, "no descriptor left for the engine (ulimit -n)");
+    err = shunt__poller_add(&ctx->poller, &ctx->wake);
+    if (err)
+        return shunt__fail_errno(SHUNT_ERR_SYSTEM, err, "epoll_ctl");
+    if (!shunt__config_int(&ctx->config, SHUNT__THREAD))
+        return SHUNT_OK;
+    err = pthread_create(&ctx->helper, NULL, helper, ctx);
+    if (err)
+        return shunt__fail_errno(SHUNT_ERR_LIMIT, err, "no thread for the engine (ulimit -u)");
+    ctx->helper_running = 1;
+    return SHUNT_OK;
+}
+
+void shunt__progress_stop(struct shunt_context *ctx)
+{
+    if (ctx->helper_running) {
+        shunt__lock(ctx);
+        ctx->stop = 1;
+        shunt__progress_wake(ctx);
+        shunt__unlock(ctx);
+        pthread_join(ctx->helper, NULL);
+        ctx->helper_running = 0;
+    }
+    if (ctx->wake.fd > 0) {
+        shunt__poller_remove(&ctx->poller, &ctx->wake);
+        close(ctx->wake.fd);
+        ctx->wake.fd = -1;
+    }
+    pthread_cond_destroy(&ctx->cond);
+}
+
+void shunt_progress(shunt_context_t *ctx)
+{
+    if (!ctx)
+        return;
+    shunt__lock(ctx);
+    if (!ctx->polling)
+        shunt__progress(ctx);
+    shunt__unlock(ctx);
+}
