@@ -228,6 +228,8 @@ static struct shunt__link *on_incoming(void *engine, struct shunt__rail *rail, c
     if ((p->state == SHUNT_RAIL_CONNECTING || p->state == SHUNT_RAIL_PROBING) && p->link.conn &&
         memcmp(ctx->card.uid, peer->card.uid, 16) < 0 && ctx->now - p->connect_start < CROSSING)
         return NULL; /* both connect at once: the lower uid's attempt stays */
+    if (p->link.conn && (shunt__path_usable(p) || p->state == SHUNT_RAIL_SUSPECT) && h.generation <= p->link.generation)
+        return NULL; /* what it said before this connection came up, read late */
     if (p->link.conn) {
         if (shunt__path_usable(p) || p->state == SHUNT_RAIL_SUSPECT)
             shunt__path_drop(p, SHUNT_RAIL_DEAD, "the other side opened a new connection");
@@ -238,6 +240,9 @@ static struct shunt__link *on_incoming(void *engine, struct shunt__rail *rail, c
         p->link.generation = h.generation;
     else
         p->link.generation++;
+    p->connect_at = 0;
+    p->connect_start = ctx->now;
+    shunt__path_move(p, p->was_up ? SHUNT_RAIL_PROBING : SHUNT_RAIL_CONNECTING, "the other side connects");
     struct shunt__hello answer = {.generation = p->link.generation, .rail_from = h.rail_to, .rail_to = h.rail_from};
     memcpy(answer.from, ctx->card.uid, 16);
     memcpy(answer.to, peer->card.uid, 16);

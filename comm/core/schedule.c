@@ -92,12 +92,10 @@ int shunt__path_send(struct shunt__path *path, struct shunt__frame *frame, const
     struct shunt__rail *rail = path->link.rail;
     shunt_status_t st = rail->ops->send(&path->link, frame, payload, ref);
 
-    if (st == SHUNT_ERR_AGAIN) {
+    if (st != SHUNT_OK && st != SHUNT_IN_PROGRESS) { /* no room, or the rail is about to report the link as down */
         path->blocked = 1;
         return -1;
     }
-    if (st != SHUNT_OK && st != SHUNT_IN_PROGRESS) /* the rail is about to report the link as down */
-        return -1;
     path->frames++;
     path->bytes_sent += frame->length + sizeof(*frame);
     if (st == SHUNT_IN_PROGRESS && frame->type != SHUNT__FRAME_DATA) {
