@@ -24,6 +24,7 @@
 #include "comm/boot/id.h"
 #include "comm/boot/join.h"
 #include "comm/boot/pmix.h"
+#include "comm/boot/root.h"
 
 #define N_PORTS 16
 
@@ -404,7 +405,7 @@ shunt_status_t shunt__boot_open_env(const struct shunt__config *config, const ch
     if (status) {
         char text[1024];
         snprintf(text, sizeof(text), "%s", shunt_error_text());
-        shunt__boot_root_close(got_root);
+        shunt__boot_root_fail(got_root, status, text);
         return shunt__fail(status, "%s", text);
     }
     shunt__log(SHUNT__LOG_INFO, "start-up: rank %d of %d, met %s", m.join.rank, m.join.size, how);

@@ -90,9 +90,10 @@ static shunt_status_t prepare(struct joiner *j)
     if (status)
         return status;
     shunt__boot_door_open(j->door, fd, port, &j->boot->secret, SHUNT__BOOT_TO_PARENT, "start-up, tree");
+    m->port = (uint16_t)port;
     m->n_addresses = shunt__boot_address_own(m->address, SHUNT__BOOT_CANDIDATES);
-    for (int i = 0; i < m->n_addresses; i++)
-        m->address[i].port = (uint16_t)port;
+    if (m->n_addresses < 0)
+        m->n_addresses = 0; /* as the root sees this rank will mostly do */
     return SHUNT_OK;
 }
 

@@ -122,6 +122,7 @@ size_t shunt__boot_join_write(const struct shunt__boot_join_message *m, unsigned
     put_int(&w, m->pid, 4);
     put(&w, m->process, 16);
     put_text(&w, m->host, sizeof(m->host));
+    put_int(&w, m->port, 2);
     put_addresses(&w, m->address, m->n_addresses);
     return w.n;
 }
@@ -137,6 +138,7 @@ int shunt__boot_join_read(const unsigned char *message, size_t len, struct shunt
     m->pid = (uint32_t)get_int(&r, 4);
     get(&r, m->process, 16);
     get_text(&r, m->host, sizeof(m->host));
+    m->port = (uint16_t)get_int(&r, 2);
     m->n_addresses = get_addresses(&r, m->address, SHUNT__BOOT_CANDIDATES);
     return end(&r);
 }

@@ -49,7 +49,8 @@ struct shunt__boot_join_message {
     uint32_t pid;
     unsigned char process[16]; /* random, so that a rank that comes back is told from a second one */
     char host[SHUNT__BOOT_HOST_TEXT];
-    int n_addresses; /* where its children reach it; 0 when it has none */
+    uint16_t port;   /* where its children reach it; 0 when it will have none */
+    int n_addresses; /* as it names itself; their ports mean nothing */
     struct shunt__boot_address address[SHUNT__BOOT_CANDIDATES];
 };
 

@@ -100,7 +100,7 @@ int shunt__boot_address_own(struct shunt__boot_address *addresses, int max)
     int n = 0;
 
     if (getifaddrs(&list) != 0)
-        return 0;
+        return -1;
     for (int loopback = 0; loopback < 2 && (n == 0 || !loopback); loopback++)
         for (i = list; i; i = i->ifa_next) {
             struct shunt__boot_address a;

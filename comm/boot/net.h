@@ -27,7 +27,7 @@ int shunt__boot_address_from(const struct sockaddr_storage *sa, struct shunt__bo
 socklen_t shunt__boot_address_to(const struct shunt__boot_address *address, struct sockaddr_storage *sa);
 int shunt__boot_address_loopback(const struct shunt__boot_address *address);
 int shunt__boot_address_same_ip(const struct shunt__boot_address *a, const struct shunt__boot_address *b);
-/* This host's addresses (port 0), loopback last and only when there is nothing else; their number. */
+/* This host's addresses (port 0), loopback last and only when there is nothing else; their number, or -1 and errno. */
 int shunt__boot_address_own(struct shunt__boot_address *addresses, int max);
 
 /* SHUNT_PORT_RANGE; 0 and 0 when it is unset. */

@@ -10,6 +10,7 @@
  * An OVER root stays LINGER longer to tell late comers so.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sodium.h>
@@ -24,6 +25,7 @@
 #include "comm/boot/door.h"
 #include "comm/boot/id.h"
 #include "comm/boot/missing.h"
+#include "comm/boot/root.h"
 
 #define LINGER (5 * SHUNT__S)
 #define COME_BACK (1 * SHUNT__S)      /* a lost rank may come back within */
@@ -43,6 +45,7 @@ struct member {
 struct shunt__boot_root {
     pthread_t thread;
     int wake; /* eventfd: nonzero means stop */
+    int spare; /* a descriptor to give up for telling the others that descriptors are short */
     uint64_t deadline, timeout, over_since, started;
     struct shunt__boot_secret secret;
     struct shunt__boot_door door;
@@ -52,6 +55,7 @@ struct shunt__boot_root {
     struct member *member;
     unsigned char epoch[16];
     struct shunt__boot_fail_message failure; /* status is SHUNT_OK while there is none */
+    struct shunt__boot_fail_message closing; /* what is said when it is closed too early; set before `wake` */
 };
 
 static void name_member(const struct member *m, char *text, size_t size)
@@ -127,7 +131,7 @@ static void fail_missing(struct shunt__boot_root *root)
 static int parent_addresses(struct shunt__boot_root *root, int rank, struct shunt__boot_address *to)
 {
     const struct member *child = &root->member[rank], *parent = &root->member[(rank - 1) / SHUNT__BOOT_FANOUT];
-    int n = 0, port = parent->join.n_addresses ? parent->join.address[0].port : 0;
+    int n = 0;
 
     if (shunt__boot_address_loopback(&parent->link.peer) ||
         shunt__boot_address_same_ip(&parent->link.peer, &parent->link.local))
@@ -138,7 +142,7 @@ static int parent_addresses(struct shunt__boot_root *root, int rank, struct shun
         if (!shunt__boot_address_same_ip(&parent->join.address[i], &to[0]))
             to[n++] = parent->join.address[i];
     for (int i = 0; i < n; i++)
-        to[i].port = (uint16_t)port;
+        to[i].port = parent->join.port;
     return n;
 }
 
@@ -176,7 +180,7 @@ static void join(struct shunt__boot_root *root, int stranger, const struct shunt
         return;
     }
     if (root->failure.status) {
-        refuse(root, stranger, 1, root->failure.status, root->failure.text);
+        refuse(root, stranger, 0, root->failure.status, root->failure.text);
         return;
     }
     if (!root->member) {
@@ -334,6 +338,9 @@ static void progress(struct shunt__boot_root *root)
     if (root->door.out_of_files && now - root->door.out_of_files > FILES_PATIENCE && root->phase != OVER) {
         shunt__boot_socket_error(root->door.out_of_files_err, "the root of the meeting can't take more ranks");
         fail_all(root, SHUNT_ERR_LIMIT, "%s", shunt_error_text());
+        if (root->spare >= 0)
+            close(root->spare);
+        root->spare = -1;
     }
     if (now >= root->deadline && root->phase != OVER)
         fail_missing(root);
@@ -347,6 +354,21 @@ static void progress(struct shunt__boot_root *root)
         root->over_since = now;
         shunt__log(SHUNT__LOG_INFO, "%d ranks have met after %.3f s; the root took in %llu bytes and gave out %llu",
                    root->size, (double)(now - root->started) / SHUNT__S, (unsigned long long)in, (unsigned long long)out);
+    }
+}
+
+/* Those who stand before the door of a meeting that failed shall hear it, too. */
+static void tell_who_waits(struct shunt__boot_root *root)
+{
+    uint64_t until = shunt__now() + 200 * SHUNT__MS;
+
+    while (shunt__now() < until) {
+        root->polls.n = 0;
+        for (int i = 0; i < root->size; i++)
+            root->member[i].link.polled = -1;
+        shunt__boot_door_poll(&root->door, &root->polls);
+        shunt__boot_polls_wait(&root->polls, 20);
+        progress(root);
     }
 }
 
@@ -370,7 +392,9 @@ static void *run(void *arg)
     shunt__boot_polls_wait(&root->polls, 0);
     progress(root);
     if (root->phase == GATHERING || (root->phase == BUILDING && root->n_done == 0))
-        fail_all(root, SHUNT_ERR_ABORTED, "the process that made the id has closed the meeting");
+        fail_all(root, root->closing.status, "%s", root->closing.text);
+    if (root->failure.status)
+        tell_who_waits(root);
     shunt__boot_door_close(&root->door);
     links = root->size ? calloc((size_t)root->size, sizeof(*links)) : NULL;
     for (int i = 0; links && i < root->size; i++)
@@ -389,6 +413,8 @@ static void free_root(struct shunt__boot_root *root)
     shunt__boot_polls_free(&root->polls);
     if (root->wake >= 0)
         close(root->wake);
+    if (root->spare >= 0)
+        close(root->spare);
     free(root->member);
     sodium_memzero(&root->secret, sizeof(root->secret));
     free(root);
@@ -408,51 +434,70 @@ static int id_addresses(const char *const *ips, int n_ips, int port, struct shun
     return n;
 }
 
+/* Everything that needs no thread yet. */
+static shunt_status_t set_up(struct shunt__boot_root *root, const char *const *ips, int n_ips,
+                             const unsigned char key[SHUNT__BOOT_KEY_BYTES], uint64_t nonce, int first, int last, int spread,
+                             struct shunt__boot_id *id)
+{
+    shunt_status_t status;
+    int fd, port;
+
+    shunt__boot_secret_derive(&root->secret, key, nonce);
+    root->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (root->wake < 0)
+        return shunt__boot_socket_error(errno, "can't make an eventfd");
+    root->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    status = shunt__boot_listen(first, last, spread, &fd, &port);
+    if (status)
+        return status;
+    shunt__boot_door_open(&root->door, fd, port, &root->secret, SHUNT__BOOT_TO_ROOT, "start-up");
+    id->nonce = nonce;
+    memcpy(id->key, key, sizeof(id->key));
+    id->n_addresses = id_addresses(ips, n_ips, port, id->address);
+    if (id->n_addresses < 0)
+        return shunt__boot_socket_error(errno, "can't find this host's addresses");
+    if (id->n_addresses == 0)
+        return shunt__fail(SHUNT_ERR_NOT_FOUND, "this host has no address under which other ranks could reach it");
+    return SHUNT_OK;
+}
+
+static shunt_status_t start_thread(struct shunt__boot_root *root)
+{
+    sigset_t all, old;
+    int err;
+
+    sigfillset(&all); /* signals are the program's */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    err = pthread_create(&root->thread, NULL, run, root);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (err)
+        return shunt__fail_errno(SHUNT_ERR_LIMIT, err, "can't start the thread that brings the ranks together");
+    return SHUNT_OK;
+}
+
 static shunt_status_t open_root(const struct shunt__config *config, const char *const *ips, int n_ips,
                                 const unsigned char key[SHUNT__BOOT_KEY_BYTES], uint64_t nonce, int first, int last,
                                 int spread, unsigned char id[SHUNT__BOOT_ID_BYTES], struct shunt__boot_root **out)
 {
     struct shunt__boot_root *root = calloc(1, sizeof(*root));
-    struct shunt__boot_id parts = {.nonce = nonce};
+    struct shunt__boot_id parts = {0};
     shunt_status_t status;
-    sigset_t all, old;
-    int fd, port, err;
 
     if (!root)
         return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory for a meeting");
-    root->wake = root->door.fd = -1;
+    root->wake = root->spare = root->door.fd = -1;
     root->timeout = (uint64_t)shunt__config_int(config, SHUNT__BOOTSTRAP_TIMEOUT);
     root->started = shunt__now();
     root->deadline = root->started + root->timeout;
-    shunt__boot_secret_derive(&root->secret, key, nonce);
-    root->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (root->wake < 0) {
-        status = shunt__boot_socket_error(errno, "can't make an eventfd");
-        free_root(root);
-        return status;
-    }
-    status = shunt__boot_listen(first, last, spread, &fd, &port);
+    status = set_up(root, ips, n_ips, key, nonce, first, last, spread, &parts);
+    if (!status)
+        status = start_thread(root);
     if (status) {
         free_root(root);
         return status;
     }
-    shunt__boot_door_open(&root->door, fd, port, &root->secret, SHUNT__BOOT_TO_ROOT, "start-up");
-    memcpy(parts.key, key, sizeof(parts.key));
-    parts.n_addresses = id_addresses(ips, n_ips, port, parts.address);
-    if (parts.n_addresses == 0) {
-        free_root(root);
-        return shunt__fail(SHUNT_ERR_NOT_FOUND, "this host has no address under which other ranks could reach it");
-    }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    err = pthread_create(&root->thread, NULL, run, root);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (err) {
-        free_root(root);
-        return shunt__fail_errno(SHUNT_ERR_LIMIT, err, "can't start the thread that brings the ranks together");
-    }
     shunt__boot_id_pack(&parts, id);
-    shunt__log(SHUNT__LOG_INFO, "start-up: listening on port %d", port);
+    shunt__log(SHUNT__LOG_INFO, "start-up: listening on port %d", parts.address[0].port);
     *out = root;
     return SHUNT_OK;
 }
@@ -488,14 +533,21 @@ shunt_status_t shunt__boot_root_open_at(const struct shunt__config *config, cons
     return open_root(config, ips, n_ips, key, nonce, port, port + n_ports - 1, 0, id, root);
 }
 
-void shunt__boot_root_close(struct shunt__boot_root *root)
+void shunt__boot_root_fail(struct shunt__boot_root *root, shunt_status_t status, const char *why)
 {
     uint64_t one = 1;
 
     if (!root)
         return;
+    root->closing.status = status;
+    snprintf(root->closing.text, sizeof(root->closing.text), "%s", why);
     while (write(root->wake, &one, sizeof(one)) < 0 && errno == EINTR) {
     }
     pthread_join(root->thread, NULL);
     free_root(root);
+}
+
+void shunt__boot_root_close(struct shunt__boot_root *root)
+{
+    shunt__boot_root_fail(root, SHUNT_ERR_ABORTED, "the process that made the id has closed the meeting");
 }

@@ -40,7 +40,7 @@ __attribute__((unused)) static void fill_bytes(unsigned char *to, size_t bytes, 
         to[i] = (unsigned char)(i * 7 + (size_t)r * 13);
 }
 
-__attribute__((unused)) static int check_gather(struct shunt__boot *boot, const struct rank *r)
+__attribute__((unused)) static int check_gather(struct shunt__boot *boot, struct rank *r)
 {
     struct shunt__boot_all all;
     size_t longest = r->bytes + (size_t)r->size;
@@ -48,7 +48,8 @@ __attribute__((unused)) static int check_gather(struct shunt__boot *boot, const 
     int right = 1;
 
     fill_bytes(mine, r->bytes + (size_t)r->rank, r->rank);
-    if (shunt__boot_allgather(boot, mine, r->bytes + (size_t)r->rank, &r->stop, &all) != SHUNT_OK)
+    r->status = shunt__boot_allgather(boot, mine, r->bytes + (size_t)r->rank, &r->stop, &all);
+    if (r->status)
         right = 0;
     else {
         right = all.n == r->size;
