@@ -133,7 +133,10 @@ struct shunt__rail_ops {
     void (*detach)(struct shunt__link *link, uint64_t ref);
     /* Stops writing into memory that land gave on this link; the rest of that frame goes to the rail's own. */
     void (*redirect)(struct shunt__link *link);
-    /* Does what can be done without waiting; the number of frames moved. Descriptors come through the poller. */
+    /*
+     * Does what can be done without waiting; the number of frames moved. Descriptors come through the poller.
+     * The other side may learn what was accepted only from the next progress(), arm() or send().
+     */
     int (*progress)(struct shunt__rail *rail);
     /*
      * Called before the engine blocks on the poller: nonzero when there is work to do first. NULL: nothing to arm.

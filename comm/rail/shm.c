@@ -18,7 +18,8 @@
 #include "comm/base/log.h"
 #include "comm/rail/shm.h"
 
-#define CHUNK (64u << 10)
+#define CHUNK (128u << 10)
+#define PIECE (16u << 10) /* most of a frame in one record: while one piece is copied out the next is copied in */
 #define RECORDS_PER_TURN 32 /* of one link before the next one has its turn */
 #define HOT_ALWAYS 8        /* so few hot links are never cooled: looking at them costs next to nothing */
 #define IDLE_TURNS 256
@@ -36,6 +37,62 @@ static uint32_t first_offset(uint32_t payload)
     return payload > 256 ? 2 * SHUNT__RING_LINE : close;
 }
 #define LATER_OFFSET SHUNT__RING_LINE
+
+/* A whole message of a few bytes, or none, with what can't be derived of its header: one line. */
+struct small {
+    uint64_t marker;
+    uint64_t comm, message, ack;
+    uint32_t epoch;
+    int32_t tag;
+    uint32_t chunk, source;
+    uint16_t flags;
+    uint8_t type, length;
+    uint8_t payload[12];
+};
+_Static_assert(sizeof(struct small) == SHUNT__RING_LINE, "a small record is one line");
+
+static int is_small(const struct shunt__frame *f)
+{
+    return f->length <= sizeof(((struct small *)0)->payload) && f->offset == 0 && f->total == f->length &&
+           f->flags <= UINT16_MAX && f->payload_crc == 0;
+}
+
+static void pack(struct small *s, const struct shunt__frame *f, const void *payload)
+{
+    s->comm = f->comm;
+    s->message = f->message;
+    s->ack = f->ack;
+    s->epoch = f->epoch;
+    s->tag = f->tag;
+    s->chunk = f->chunk;
+    s->source = f->source;
+    s->flags = (uint16_t)f->flags;
+    s->type = f->type;
+    s->length = (uint8_t)f->length;
+    if (f->length == 8)
+        memcpy(s->payload, payload, 8);
+    else if (f->length)
+        memcpy(s->payload, payload, f->length);
+}
+
+static void unpack(const struct small *s, struct shunt__frame *f, uint32_t generation)
+{
+    *f = (struct shunt__frame){.magic = SHUNT__FRAME_MAGIC,
+                               .version = SHUNT__WIRE_VERSION,
+                               .type = s->type,
+                               .generation = generation,
+                               .length = s->length,
+                               .comm = s->comm,
+                               .epoch = s->epoch,
+                               .tag = s->tag,
+                               .message = s->message,
+                               .total = s->length,
+                               .ack = s->ack,
+                               .chunk = s->chunk,
+                               .source = s->source,
+                               .flags = s->flags};
+    f->total = f->length;
+}
 
 static void ring_bell(struct shunt__shm_conn *c)
 {
@@ -86,9 +143,9 @@ static inline void watch(struct shunt__shm_conn *c)
 /* Something for us on this link: records, acceptances, or room that is waited for. */
 static int has_news(struct shunt__shm_conn *c)
 {
-    return shunt__ring_waiting(&c->in) || __atomic_load_n(&c->other->frames, __ATOMIC_SEQ_CST) != c->accepted ||
+    return shunt__ring_waiting(&c->in) || __atomic_load_n(&c->other->frames, __ATOMIC_SEQ_CST) > c->accepted ||
            ((c->pending.payload || c->refused) &&
-            __atomic_load_n(&c->other->head, __ATOMIC_SEQ_CST) != c->out.head);
+            __atomic_load_n(&c->other->head, __ATOMIC_SEQ_CST) > c->out.head);
 }
 
 /* ---- receiving ---- */
@@ -127,11 +184,21 @@ static int take(struct shunt__shm_conn *c, const struct shunt__ring_record *reco
 {
     const struct shunt__rail_params *p = &c->rail->base.params;
     struct shunt__shm_arriving *a = &c->arriving;
+    int last = record->kind == SHUNT__RING_LAST;
+    uint32_t n, offset = LATER_OFFSET;
     struct shunt__frame frame;
     const void *payload;
-    uint32_t n, offset = LATER_OFFSET;
 
-    if (record->marker & SHUNT__RING_FIRST) {
+    if (record->kind == SHUNT__RING_SMALL) {
+        const struct small *s = (const struct small *)(const void *)record->start;
+
+        unpack(s, &frame, c->link->generation);
+        if (a->at || frame.length > sizeof(s->payload) || !shunt__frame_valid(&c->rail->base, &frame))
+            return broken(c);
+        p->events->frame(p->engine, c->link, &frame, s->payload);
+        return c->state == SHUNT__SHM_GONE ? -1 : 1;
+    }
+    if (record->kind == SHUNT__RING_ONLY || record->kind == SHUNT__RING_FIRST) {
         if (a->at || record->length < sizeof(uint64_t) + sizeof(frame))
             return broken(c);
         /* A private copy: what has been checked must not change any more. */
@@ -139,7 +206,7 @@ static int take(struct shunt__shm_conn *c, const struct shunt__ring_record *reco
         offset = first_offset(frame.length);
         if (!shunt__frame_valid(&c->rail->base, &frame) || offset > record->length)
             return broken(c);
-        if (record->marker & SHUNT__RING_LAST) {
+        if (record->kind == SHUNT__RING_ONLY) {
             if (frame.length > record->length - offset)
                 return broken(c);
             p->events->frame(p->engine, c->link, &frame, record->start + offset);
@@ -150,14 +217,12 @@ static int take(struct shunt__shm_conn *c, const struct shunt__ring_record *reco
     } else if (!a->at) {
         return broken(c);
     }
-    n = record->length - offset;
-    if (record->marker & SHUNT__RING_LAST)
-        n = a->frame.length - a->done;
+    n = last ? a->frame.length - a->done : record->length - offset;
     if (record->length < offset || n > record->length - offset || n > a->frame.length - a->done)
         return broken(c);
     memcpy(a->at + a->done, record->start + offset, n);
     a->done += n;
-    if (!(record->marker & SHUNT__RING_LAST))
+    if (!last)
         return 0;
     frame = a->frame;
     payload = a->at;
@@ -172,7 +237,7 @@ static void tell(struct shunt__shm_conn *c)
     notify(c);
 }
 
-int shunt__shm_receive(struct shunt__shm_conn *c, int budget)
+static int receive(struct shunt__shm_conn *c, int budget)
 {
     struct shunt__ring_record record;
     int moved = 0, got;
@@ -185,6 +250,10 @@ int shunt__shm_receive(struct shunt__shm_conn *c, int budget)
             broken(c);
             return moved + 1;
         }
+        if (shunt__ring_reported(&c->out, record.marker)) {
+            broken(c);
+            return moved + 1;
+        }
         got = take(c, &record);
         if (got < 0)
             return moved + 1;
@@ -193,18 +262,23 @@ int shunt__shm_receive(struct shunt__shm_conn *c, int budget)
         if (c->in.head - c->in.told >= c->in.size / 8)
             tell(c);
     }
-    if (c->in.head != c->in.told)
-        tell(c);
     return moved;
 }
 
 /* ---- sending ---- */
 
+static uint32_t largest_record(const struct shunt__shm_conn *c)
+{
+    uint32_t most = shunt__ring_record_max(c->out.size);
+
+    return most < PIECE ? most : PIECE;
+}
+
 /* Copies as much of the pending frame as there is room for; nonzero when all of it is in the ring. */
 static int push(struct shunt__shm_conn *c)
 {
     struct shunt__shm_pending *q = &c->pending;
-    uint32_t most = shunt__ring_record_max(c->out.size) - LATER_OFFSET;
+    uint32_t most = largest_record(c) - LATER_OFFSET;
 
     while (q->done < q->length) {
         uint32_t left = q->length - q->done, n = left < most ? left : most;
@@ -213,7 +287,8 @@ static int push(struct shunt__shm_conn *c)
             break;
         memcpy(record + LATER_OFFSET, q->payload + q->done, n);
         q->done += n;
-        shunt__ring_publish(&c->out, LATER_OFFSET + n, q->done == q->length ? SHUNT__RING_LAST : 0);
+        shunt__ring_publish(&c->out, LATER_OFFSET + n, q->done == q->length ? SHUNT__RING_LAST : SHUNT__RING_MIDDLE,
+                            &c->in);
         notify(c);
     }
     return q->done == q->length;
@@ -229,7 +304,15 @@ static shunt_status_t send_frame(struct shunt__link *link, const struct shunt__f
 
     if (!c || c->state != SHUNT__SHM_UP)
         return shunt__fail(SHUNT_ERR_RAIL, "%s: not connected", link->rail->name);
-    most = shunt__ring_record_max(c->out.size) - offset;
+    if (is_small(frame) && !c->pending.payload && (record = shunt__ring_reserve(&c->out, sizeof(struct small)))) {
+        pack((struct small *)(void *)record, frame, payload);
+        c->out.sent++;
+        shunt__ring_publish(&c->out, sizeof(struct small), SHUNT__RING_SMALL, &c->in);
+        notify(c);
+        watch(c);
+        return SHUNT_OK;
+    }
+    most = largest_record(c) - offset;
     if (n > most)
         n = most;
     record = c->pending.payload ? NULL : shunt__ring_reserve(&c->out, offset + n);
@@ -243,8 +326,8 @@ static shunt_status_t send_frame(struct shunt__link *link, const struct shunt__f
     shunt__frame_seal(link->rail, link, head, payload);
     if (n)
         memcpy(record + offset, payload, n);
-    c->sent++;
-    shunt__ring_publish(&c->out, offset + n, SHUNT__RING_FIRST | (n == frame->length ? SHUNT__RING_LAST : 0));
+    c->out.sent++;
+    shunt__ring_publish(&c->out, offset + n, n == frame->length ? SHUNT__RING_ONLY : SHUNT__RING_FIRST, &c->in);
     notify(c);
     watch(c);
     if (n == frame->length)
@@ -303,20 +386,14 @@ static void redirect(struct shunt__link *link)
     a->at = a->copy;
 }
 
-/* What the other side has accepted and the room that came with it; -1 when the conn is gone. */
-static int look_at_acceptances(struct shunt__shm_conn *c)
+/* What the other side has accepted, and what the room that came with it allows; -1 when the conn is gone. */
+static int use_acceptances(struct shunt__shm_conn *c)
 {
     const struct shunt__rail_params *p = &c->rail->base.params;
-    uint64_t frames = __atomic_load_n(&c->other->frames, __ATOMIC_ACQUIRE);
-    int waits = c->pending.payload || c->refused;
 
-    if (frames == c->accepted && !waits)
-        return 0;
-    if (shunt__ring_refresh(&c->out) || frames < c->accepted || frames > c->sent)
-        return broken(c);
-    if (frames != c->accepted) {
-        c->accepted = frames;
-        p->events->consumed(p->engine, c->link, frames);
+    if (c->out.frames != c->accepted) {
+        c->accepted = c->out.frames;
+        p->events->consumed(p->engine, c->link, c->accepted);
         if (c->state == SHUNT__SHM_GONE)
             return -1;
     }
@@ -331,13 +408,24 @@ static int look_at_acceptances(struct shunt__shm_conn *c)
             return -1;
     }
     if (c->refused && !c->pending.payload &&
-        c->out.size - (c->out.tail - c->out.head) >= 2ull * c->refused + SHUNT__RING_LINE) {
+        shunt__ring_free(&c->out) >= 2ull * c->refused + SHUNT__RING_LINE) {
         c->refused = 0;
         p->events->writable(p->engine, c->link);
         if (c->state == SHUNT__SHM_GONE)
             return -1;
     }
     return 0;
+}
+
+void shunt__shm_drain(struct shunt__shm_conn *c)
+{
+    receive(c, INT32_MAX);
+    if (c->state != SHUNT__SHM_UP)
+        return;
+    if (shunt__ring_refresh(&c->out))
+        broken(c);
+    else
+        use_acceptances(c);
 }
 
 /* ---- progress ---- */
@@ -348,14 +436,24 @@ static int turn(struct shunt__shm_conn *c)
 
     if (c->state != SHUNT__SHM_UP)
         return 0;
-    moved = shunt__shm_receive(c, RECORDS_PER_TURN);
+    moved = receive(c, RECORDS_PER_TURN);
     if (c->state != SHUNT__SHM_UP)
         return moved;
-    if ((c->sent != c->accepted || c->refused) && look_at_acceptances(c))
-        return moved + 1;
+    if (c->out.sent != c->accepted || c->refused) {
+        if (shunt__ring_refresh(&c->out)) {
+            broken(c);
+            return moved + 1;
+        }
+        if (use_acceptances(c))
+            return moved + 1;
+    }
     if (moved) {
         c->idle = 0;
-    } else if (c->rail->n_hot > HOT_ALWAYS && ++c->idle > IDLE_TURNS && c->hot >= 0) {
+        return moved;
+    }
+    if (c->in.head != c->in.told)
+        tell(c); /* no answer took the report along */
+    if (c->rail->n_hot > HOT_ALWAYS && ++c->idle > IDLE_TURNS && c->hot >= 0) {
         __atomic_store_n(&c->own->attention, 1, __ATOMIC_SEQ_CST);
         if (has_news(c)) {
             __atomic_store_n(&c->own->attention, 0, __ATOMIC_RELAXED);
@@ -364,7 +462,7 @@ static int turn(struct shunt__shm_conn *c)
             shunt__shm_cool(c);
         }
     }
-    return moved;
+    return 0;
 }
 
 static void heat_ready(struct shunt__shm_rail *r)
@@ -430,6 +528,8 @@ static int arm(struct shunt__rail *rail)
     while (r->n_hot) {
         struct shunt__shm_conn *c = r->hot[r->n_hot - 1];
 
+        if (c->in.head != c->in.told)
+            tell(c);
         __atomic_store_n(&c->own->attention, 1, __ATOMIC_SEQ_CST);
         if (has_news(c)) {
             __atomic_store_n(&c->own->attention, 0, __ATOMIC_RELAXED);

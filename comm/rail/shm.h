@@ -53,12 +53,12 @@ struct shunt__shm_conn {
     struct shunt__link *link; /* NULL: a stranger, or gone */
     enum shunt__shm_state state;
     int hot; /* place in the rail's list, -1: cold */
-    unsigned idle;
+    unsigned idle;    /* turns without a frame */
 
     struct shunt__ring_end *own, *other;
     struct shunt__ring_producer out;
     struct shunt__ring_consumer in;
-    uint64_t sent, accepted; /* frames */
+    uint64_t accepted;       /* frames that the engine knows to be accepted */
     uint32_t refused;        /* record length that send() had no room for; 0: none */
     struct shunt__shm_pending pending;
     struct shunt__shm_arriving arriving;
@@ -110,8 +110,8 @@ void shunt__shm_bury(struct shunt__shm_rail *rail);
 /* Tears down and tells the engine. */
 void shunt__shm_fail(struct shunt__shm_conn *conn, shunt_status_t status, const char *why);
 
-/* Reads what has arrived on a link that is up; the number of frames handed over. The conn may be gone afterwards. */
-int shunt__shm_receive(struct shunt__shm_conn *conn, int budget);
+/* Hands over what a link that is up still holds, frames and acceptances. The conn may be gone afterwards. */
+void shunt__shm_drain(struct shunt__shm_conn *conn);
 void shunt__shm_heat(struct shunt__shm_conn *conn);
 void shunt__shm_cool(struct shunt__shm_conn *conn);
 

@@ -12,17 +12,20 @@ uint8_t *shunt__ring_reserve(struct shunt__ring_producer *p, uint32_t length)
     length = shunt__ring_round(length);
     wrap = rest < length || (at >= START_OVER && p->head == p->tail);
     /* One line more than the record: the marker behind it is cleared too. */
-    if (p->size - (p->tail - p->head) < length + SHUNT__RING_LINE + (wrap ? rest : 0)) {
+    if (shunt__ring_free(p) < length + SHUNT__RING_LINE + (wrap ? rest : 0)) {
         if (shunt__ring_refresh(p))
             return NULL;
         wrap = rest < length; /* starting over is for free or not at all */
-        if (p->size - (p->tail - p->head) < length + SHUNT__RING_LINE + (wrap ? rest : 0))
+        if (shunt__ring_free(p) < length + SHUNT__RING_LINE + (wrap ? rest : 0))
             return NULL;
     }
     if (wrap) {
-        *shunt__ring_marker(p->data, 0) = 0;
         p->tail += rest;
-        __atomic_store_n(shunt__ring_marker(p->data, at), SHUNT__RING_WHOLE | SHUNT__RING_SKIP | rest,
+        if (p->cleared < p->tail) {
+            *shunt__ring_marker(p->data, 0) = 0;
+            p->cleared = p->tail;
+        }
+        __atomic_store_n(shunt__ring_marker(p->data, at), SHUNT__RING_SKIP | rest / SHUNT__RING_LINE << 4,
                          __ATOMIC_RELEASE);
         at = 0;
     }
@@ -34,14 +37,16 @@ enum shunt__ring_state shunt__ring_next(struct shunt__ring_consumer *c, struct s
     for (;;) {
         uint64_t at = c->head & (c->size - 1);
         uint64_t marker = __atomic_load_n(shunt__ring_marker(c->data, at), __ATOMIC_ACQUIRE);
-        uint64_t length = marker & 0xffffffffu;
+        uint64_t length = (marker >> 4 & SHUNT__RING_FIELD) * SHUNT__RING_LINE;
+        enum shunt__ring_kind kind = (enum shunt__ring_kind)(marker & 15);
 
         if (marker == 0)
             return SHUNT__RING_EMPTY;
-        if (!(marker & SHUNT__RING_WHOLE) || length == 0 || length % SHUNT__RING_LINE || length > c->size - at)
+        if (kind == SHUNT__RING_NONE || kind >= SHUNT__RING_KINDS || length == 0 || length > c->size - at)
             return SHUNT__RING_BROKEN;
-        if (!(marker & SHUNT__RING_SKIP)) {
-            *record = (struct shunt__ring_record){.marker = marker, .start = c->data + at, .length = (uint32_t)length};
+        if (kind != SHUNT__RING_SKIP) {
+            *record = (struct shunt__ring_record){
+                .marker = marker, .start = c->data + at, .length = (uint32_t)length, .kind = kind};
             return SHUNT__RING_RECORD;
         }
         if (length != c->size - at || at == 0)

@@ -33,7 +33,6 @@
 
 #define ADDRESS_MAGIC 0x6d687353u /* "Sshm" */
 #define SETUP_MAGIC 0x75746553u   /* "Setu" */
-#define RECORDS_AT_THE_END 1000000
 
 struct address {
     uint32_t magic;
@@ -131,7 +130,7 @@ static int map_rings(struct shunt__shm_conn *c, int fd, int me)
     data = (uint8_t *)c->map + SHUNT__RING_HEADER;
     c->own = &ends[me];
     c->other = &ends[!me];
-    c->out = (struct shunt__ring_producer){.data = data + (uint64_t)me * ring, .size = ring, .other = c->other};
+    c->out = (struct shunt__ring_producer){.data = data + (uint64_t)me * ring, .size = ring, .cleared = ring - SHUNT__RING_LINE, .other = c->other};
     c->in = (struct shunt__ring_consumer){.data = data + (uint64_t)!me * ring, .size = ring, .own = c->own};
     return 0;
 }
@@ -328,6 +327,8 @@ void shunt__shm_teardown(struct shunt__shm_conn *c)
     r->n_strangers -= c->state == SHUNT__SHM_STRANGER;
     r->n_failed -= c->state == SHUNT__SHM_FAILED;
     shunt__shm_cool(c);
+    if (c->state == SHUNT__SHM_UP)
+        shunt__ring_tell(&c->in);
     if (c->own)
         __atomic_store_n(&c->own->closed, 1, __ATOMIC_SEQ_CST);
     drop_fd(r, &c->process);
@@ -595,7 +596,7 @@ static void ended(struct shunt__shm_conn *c, int dead)
         shunt__shm_fail(c, SHUNT_ERR_RAIL, "closed by the other side during the handshake");
         return;
     }
-    shunt__shm_receive(c, RECORDS_AT_THE_END);
+    shunt__shm_drain(c);
     if (c->state == SHUNT__SHM_GONE)
         return;
     if (!dead && __atomic_load_n(&c->other->closed, __ATOMIC_SEQ_CST))

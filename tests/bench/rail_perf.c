@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rail_perf BACKEND [DEVICE IP] [--yield|--block] [--pin]
+ * rail_perf BACKEND [DEVICE IP] [--yield|--block] [--pin] [--window N]
  *
  * Latency and bandwidth of one bare rail between two processes of this host, without the engine above it. The
  * receiver copies each frame out of the rail's memory into a buffer of the message's size, as the engine does.
- * One way latency: half a round trip of an 8 byte frame. Bandwidth: messages cut into the rail's own chunks, a
- * message ends when its last frame was answered by an empty one.
+ * One way latency: half a round trip of an 8 byte frame. Bandwidth: messages cut into the rail's own chunks, one
+ * (or N) of them answered by an empty frame.
  */
 #include <errno.h>
 #include <sched.h>
@@ -18,7 +18,7 @@
 #include "tests/rail/mini.h"
 
 enum { SPIN, YIELD, BLOCK };
-static int waiting = SPIN, pin;
+static int waiting = SPIN, pin, window = 1;
 static uint64_t got_bytes, got_frames;
 static char *sink;
 static size_t sink_size = 64u << 20;
@@ -94,9 +94,9 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Round trips of `size` bytes there and `back` bytes back: p10 and median of the time of one, seconds. */
-static void round_trips(struct mini *m, int active, uint64_t size, uint64_t back, const char *buf, int batch,
-                        int samples, double *p10, double *median)
+/* Round trips of `count` times `size` bytes there and `back` bytes back: p10 and median of the time of one, seconds. */
+static void round_trips(struct mini *m, int active, int count, uint64_t size, uint64_t back, const char *buf,
+                        int batch, int samples, double *p10, double *median)
 {
     double *t = calloc((size_t)samples, sizeof(double));
     uint64_t want = got_frames;
@@ -105,12 +105,13 @@ static void round_trips(struct mini *m, int active, uint64_t size, uint64_t back
         uint64_t start = shunt__now();
         for (int i = 0; i < batch; i++) {
             if (active) {
-                put_message(m, size, buf);
+                for (int w = 0; w < count; w++)
+                    put_message(m, size, buf);
                 want += frames_of(m, back);
                 while (got_frames < want)
                     turn(m);
             } else {
-                want += frames_of(m, size);
+                want += frames_of(m, size) * (uint64_t)count;
                 while (got_frames < want)
                     turn(m);
                 put_message(m, back, buf);
@@ -131,19 +132,19 @@ static void run(struct mini *m, int active)
 
     memset(buf, 1, sink_size);
     memset(sink, 2, sink_size);
-    round_trips(m, active, 8, 8, buf, 100, 20, &p10, &median);
-    round_trips(m, active, 8, 8, buf, 200, 300, &p10, &median);
+    round_trips(m, active, 1, 8, 8, buf, 100, 20, &p10, &median);
+    round_trips(m, active, 1, 8, 8, buf, 200, 300, &p10, &median);
     if (active)
         printf("%-6s 8 B one way  p10 %.3f us  median %.3f us\n", m->rail->ops->name, p10 * 5e5, median * 5e5);
     for (uint64_t size = 4096; size <= sink_size; size *= 4) {
-        int batch = size < 1u << 20 ? (int)((1u << 20) / size) : 1;
+        int batch = size < 1u << 20 ? (int)((1u << 20) / size + (uint64_t)window - 1) / window : 1;
         int samples = size <= 1u << 20 ? 200 : size <= 16u << 20 ? 40 : 10;
 
-        round_trips(m, active, size, 0, buf, batch, samples / 10 + 1, &p10, &median);
-        round_trips(m, active, size, 0, buf, batch, samples, &p10, &median);
+        round_trips(m, active, window, size, 0, buf, batch, samples / 10 + 1, &p10, &median);
+        round_trips(m, active, window, size, 0, buf, batch, samples, &p10, &median);
         if (active)
             printf("%-6s %9llu B  p10 %6.2f GB/s  median %6.2f GB/s\n", m->rail->ops->name, (unsigned long long)size,
-                   (double)size / p10 / 1e9, (double)size / median / 1e9);
+                   (double)size * window / p10 / 1e9, (double)size * window / median / 1e9);
     }
     munmap(buf, sink_size);
 }
@@ -174,6 +175,8 @@ int main(int argc, char **argv)
             waiting = BLOCK;
         else if (strcmp(argv[i], "--pin") == 0)
             pin = 1;
+        else if (strcmp(argv[i], "--window") == 0 && i + 1 < argc)
+            window = atoi(argv[++i]) > 0 ? atoi(argv[i]) : 1;
         else if (n_words < 3)
             words[n_words++] = argv[i];
     }

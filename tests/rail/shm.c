@@ -32,8 +32,8 @@ static void ring_alone(void)
 {
     static _Alignas(64) uint8_t data[RING];
     struct shunt__ring_end end = {0};
-    struct shunt__ring_producer out = {.data = data, .size = RING, .other = &end};
-    struct shunt__ring_consumer in = {.data = data, .size = RING, .own = &end};
+    struct shunt__ring_producer out = {.data = data, .size = RING, .cleared = RING - 64, .other = &end};
+    struct shunt__ring_consumer in = {.data = data, .size = RING, .own = &end}, back = in;
     struct shunt__ring_record record;
     uint32_t lengths[1024], written = 0, read = 0, refused = 0;
     int good = 1;
@@ -48,7 +48,8 @@ static void ring_alone(void)
                 continue;
             }
             memset(at + 8, (int)(written & 0xff), n - 8);
-            shunt__ring_publish(&out, n, SHUNT__RING_FIRST | SHUNT__RING_LAST);
+            out.sent++;
+            shunt__ring_publish(&out, n, SHUNT__RING_ONLY, &back);
             lengths[written++ % 1024] = n;
         } else {
             enum shunt__ring_state state = shunt__ring_next(&in, &record);
@@ -62,8 +63,12 @@ static void ring_alone(void)
                 good &= record.start[k] == (read & 0xff);
             shunt__ring_consume(&in, &record);
             read++;
-            if (dice(3) == 0)
+            if (dice(3) == 0) {
                 shunt__ring_tell(&in);
+            } else if (dice(3) == 0) { /* as a record of the other direction would */
+                uint64_t marker = (in.frames & SHUNT__RING_FIELD) << 24 | (in.head / 64 & SHUNT__RING_FIELD) << 44;
+                good &= shunt__ring_reported(&out, marker) == 0 && out.frames == in.frames && out.head == in.head;
+            }
         }
     }
     shunt__ring_tell(&in);
@@ -85,13 +90,13 @@ static void ring_broken(void)
         uint64_t at, marker;
         const char *what;
     } bad[] = {
-        {0, SHUNT__RING_WHOLE, "a length of zero"},
-        {0, SHUNT__RING_WHOLE | 100, "a length that is no multiple of a line"},
-        {0, SHUNT__RING_WHOLE | (RING + 64), "a record longer than the ring"},
-        {RING - 64, SHUNT__RING_WHOLE | 128, "a record across the ring's end"},
-        {0, SHUNT__RING_WHOLE | SHUNT__RING_SKIP | RING, "a skip of the whole ring"},
-        {64, SHUNT__RING_WHOLE | SHUNT__RING_SKIP | 64, "a skip that ends before the ring does"},
-        {0, 128, "a marker without its bit"},
+        {0, SHUNT__RING_ONLY, "a length of zero"},
+        {0, SHUNT__RING_ONLY | (RING / 64 + 1) << 4, "a record longer than the ring"},
+        {RING - 64, SHUNT__RING_ONLY | 2 << 4, "a record across the ring's end"},
+        {0, SHUNT__RING_SKIP | RING / 64 << 4, "a skip of the whole ring"},
+        {64, SHUNT__RING_SKIP | 1 << 4, "a skip that ends before the ring does"},
+        {0, 2 << 4, "a record of no kind"},
+        {0, 9 | 1 << 4, "a record of an unknown kind"},
         {0, ~0ull, "all ones"},
     };
 
@@ -107,6 +112,13 @@ static void ring_broken(void)
     struct shunt__ring_end end = {.head = 640};
     struct shunt__ring_producer out = {.data = data, .size = RING, .tail = 512, .other = &end};
     is_int(shunt__ring_refresh(&out), -1, "a consumer ahead of the producer is noticed");
+    is_int(shunt__ring_reported(&out, 9ull << 44), -1, "in a report too");
+    is_int(shunt__ring_reported(&out, 1ull << 24), -1, "and one that accepted what was not sent");
+    out.sent = 2;
+    is_int(shunt__ring_reported(&out, 8ull << 44 | 2 << 24), 0, "a possible report is used");
+    is_int(out.head + out.frames, 514, "fully");
+    is_int(shunt__ring_reported(&out, 7ull << 44 | 1 << 24), 0, "an older one does no harm");
+    is_int(out.head + out.frames, 514, "and changes nothing");
 }
 
 /* ---- two processes ---- */
@@ -332,6 +344,8 @@ static void same_process(void)
     is_int(other.sent, 0, "without a sent event");
     mini_turn(&other, 0);
     ok(other.writable > 0, "and then there is room");
+    mini_turn(&m, 0);
+    mini_turn(&other, 0);
     is_int(other.consumed, 1, "one frame accepted");
 
     /* Both sides asleep, a frame each way. */
@@ -344,6 +358,7 @@ static void same_process(void)
     is_int(shunt__poller_run(&other.poller, 0), 1, "wakes the other");
     mini_turn(&other, 0);
     is_int(other.frames, 1, "and comes");
+    mini_turn(&other, 0);
     is_int(shunt__poller_run(&m.poller, 0), 1, "its acceptance wakes the sender, which is still armed");
     other.rail->ops->disconnect(&other.links[1]);
     ok(!other.links[1].conn && !other.downs[1], "disconnect is silent on its own side");
