@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Meetings that can't succeed: everybody learns why, and who is to blame. */
+#include <dirent.h>
 #include "comm/boot/id.h"
 #include "tests/boot/ranks.h"
 
@@ -220,8 +221,43 @@ static void other_ids(void)
     free(wrong);
 }
 
+static int open_files(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    int n = 0;
+
+    while (d && readdir(d))
+        n++;
+    if (d)
+        closedir(d);
+    return n;
+}
+
+/* Again and again; every tenth time a rank is missing. */
+static void leaks(void)
+{
+    unsigned char id[SHUNT__BOOT_ID_BYTES];
+    int before = open_files(), good = 0;
+
+    for (int i = 0; i < 200; i++) {
+        int miss = i % 10 == 5;
+        struct shunt__boot_root *root = open_root(LONG, "127.0.0.1", id);
+        struct rank *ranks = make_ranks(3, id, miss ? "SHUNT_BOOTSTRAP_TIMEOUT=50ms" : LONG);
+
+        if (miss)
+            ranks[2].size = 0;
+        run_ranks(ranks, 3);
+        good += miss ? count_text(ranks, 3, SHUNT_ERR_TIMEOUT, "") == 2 : all_fine(ranks, 3);
+        shunt__boot_root_close(root);
+        free(ranks);
+    }
+    is_int(good, 200, "200 meetings, every tenth of which fails");
+    is_int(open_files(), before, "leave no descriptor behind");
+}
+
 int main(void)
 {
+    leaks();
     missing();
     twice();
     sizes();
