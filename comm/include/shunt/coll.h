@@ -24,6 +24,27 @@
 extern "C" {
 #endif
 
+typedef enum shunt_coll {
+    SHUNT_COLL_ALLREDUCE = 0,
+    SHUNT_COLL_REDUCE_SCATTER,
+    SHUNT_COLL_ALLGATHER,
+    SHUNT_COLL_BROADCAST,
+    SHUNT_COLL_REDUCE,
+    SHUNT_COLL_GATHER,
+    SHUNT_COLL_SCATTER,
+    SHUNT_COLL_ALLTOALL,
+    SHUNT_COLL_ALLTOALLV,
+    SHUNT_COLL_BARRIER,
+    SHUNT_COLL_KINDS
+} shunt_coll_t;
+
+/*
+ * Writes into `text` which algorithm a call of `kind` with these arguments would take on `comm`, and why: one line,
+ * e.g. "direct: 8 ranks on one host, 1048576 bytes". `count` is as in the call itself. Local. Errors: INVALID.
+ */
+SHUNT_API shunt_status_t shunt_coll_explain(shunt_comm_t *comm, shunt_coll_t kind, size_t count, shunt_type_t type,
+                                            shunt_op_t op, char *text, size_t len);
+
 /* recv[i] = op over ranks of send[i]; count elements each. */
 SHUNT_API shunt_status_t shunt_allreduce(shunt_comm_t *comm, const void *send, void *recv, size_t count,
                                          shunt_type_t type, shunt_op_t op);

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How a run ends that can't go on, without leaving anyone waiting for it. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "comm/base/log.h"
+#include "comm/coll/run.h"
+
+/* Drains that a communicator keeps; beyond it, what is not received stays with its sender. */
+#define MOST_DRAINS 1024
+
+/* ---- notices ---- */
+
+struct notice {
+    struct shunt__op op;
+    struct shunt__hello hello;
+    char text[SHUNT__NOTICE_TEXT];
+};
+
+static void notice_done(struct shunt__op *op)
+{
+    free(shunt__container(op, struct notice, op));
+}
+
+/* In place of `step`, the next message that its peer expects. */
+static void send_notice(struct shunt__run *run, const struct shunt__step *step, int blame)
+{
+    struct notice *n = calloc(1, sizeof(*n));
+    size_t bytes = strlen(run->why), most = sizeof(n->text) - 1;
+
+    if (!n)
+        return;
+    bytes = shunt__min(bytes, most - 1);
+    if (!step->hello && sizeof(n->hello) + bytes == step->bytes)
+        bytes++; /* its length is how it is told from what was expected */
+    shunt__hello_fill(&n->hello, &run->call, run->p.number, step->peer);
+    n->hello.status = (int8_t)run->status;
+    n->hello.blame = blame;
+    n->hello.text = (uint8_t)bytes;
+    snprintf(n->text, sizeof(n->text), "%.*s", (int)most, run->why);
+    run->p.pool->carrier->send(&n->op, run->p.comm, SHUNT__CHANNEL_COLL, &n->hello, sizeof(n->hello) + bytes,
+                               step->peer, shunt__run_tag(run, step), notice_done);
+}
+
+void shunt__run_odd_message(struct shunt__run *run, const struct shunt__step *step, const void *buf, size_t have,
+                            size_t bytes)
+{
+    struct shunt__hello h;
+    char text[SHUNT__NOTICE_TEXT];
+
+    if (have >= sizeof(h)) {
+        memcpy(&h, buf, sizeof(h));
+        if (h.magic == SHUNT__HELLO_MAGIC && h.status < 0 && h.number == run->p.number) {
+            snprintf(text, sizeof(text), "%.*s", (int)shunt__min(have - sizeof(h), h.text),
+                     (const char *)buf + sizeof(h));
+            if (!step->hello && have < bytes && h.text == 0)
+                snprintf(text, sizeof(text), "it gave up");
+            shunt__run_fail(run, (shunt_status_t)h.status, h.blame, 1, "rank %d ended it: %s", step->peer, text);
+            return;
+        }
+    }
+    if (!step->hello)
+        shunt__run_fail(run, SHUNT_ERR_MISMATCH, step->peer, 1,
+                        "rank %d ended it, or sent %zu bytes where %zu were expected", step->peer, bytes,
+                        (size_t)step->bytes);
+    else
+        shunt__run_fail(run, SHUNT_ERR_MISMATCH, step->peer, 1,
+                        "rank %d sent %zu bytes where %zu were expected; do all ranks run the same version?", step->peer,
+                        bytes, sizeof(h) + (size_t)step->bytes);
+}
+
+/* ---- drains ---- */
+
+struct drain {
+    struct shunt__op op;
+    struct shunt__list node; /* pool's drains */
+    struct shunt__run_pool *pool;
+    struct shunt_comm *comm;
+    int peer, tag;           /* the even one */
+    uint32_t first, rest;    /* messages of each tag that may still come */
+    struct {
+        struct shunt__hello hello;
+        char text[SHUNT__NOTICE_TEXT];
+    } got;
+};
+
+static void drain_done(struct shunt__op *op);
+
+static void drain_next(struct drain *d)
+{
+    int tag = d->tag;
+
+    if (d->first) {
+        d->first--;
+    } else {
+        d->rest--;
+        tag |= 1;
+    }
+    memset(&d->got.hello, 0, sizeof(d->got.hello));
+    d->pool->carrier->recv(&d->op, d->comm, SHUNT__CHANNEL_COLL, &d->got, sizeof(d->got), d->peer, tag, drain_done);
+}
+
+static void drain_done(struct shunt__op *op)
+{
+    struct drain *d = shunt__container(op, struct drain, op);
+    int good = op->status == SHUNT_OK || op->status == SHUNT_ERR_TRUNCATED;
+    int notice = op->bytes >= sizeof(d->got.hello) && d->got.hello.magic == SHUNT__HELLO_MAGIC && d->got.hello.status;
+
+    if (good && !notice && d->first + d->rest && !d->pool->closed) {
+        drain_next(d);
+        return;
+    }
+    shunt__list_remove(&d->node);
+    d->pool->n_drains--;
+    shunt__run_pool_put(d->pool);
+    free(d);
+}
+
+static void start_drain(struct shunt__run *run, int peer, uint32_t first, uint32_t rest)
+{
+    struct shunt__run_pool *pool = run->p.pool;
+    struct drain *d = pool->n_drains < MOST_DRAINS && !pool->closed ? calloc(1, sizeof(*d)) : NULL;
+
+    if (!d)
+        return;
+    d->pool = pool;
+    d->comm = run->p.comm;
+    d->peer = peer;
+    d->tag = (int)((run->p.number << 1) & 0x7ffffffe);
+    d->first = first;
+    d->rest = rest;
+    pool->refs++;
+    pool->n_drains++;
+    shunt__list_append(&pool->drains, &d->node);
+    drain_next(d);
+}
+
+void shunt__run_pool_close(struct shunt__run_pool *pool)
+{
+    if (!pool)
+        return;
+    pool->closed = 1;
+    while (!shunt__list_empty(&pool->drains)) {
+        struct drain *d = shunt__container(pool->drains.next, struct drain, node);
+
+        shunt__list_remove(&d->node);
+        pool->carrier->cancel(&d->op, SHUNT_ERR_CANCELED);
+    }
+    shunt__run_pool_put(pool);
+}
+
+/* ---- giving up ---- */
+
+/* Takes back what this peer has not been matched with; the messages that it may still send. */
+static void cancel_lane(struct shunt__run *run, uint32_t lane, uint32_t *first, uint32_t *rest)
+{
+    const struct shunt__schedule *s = run->p.schedule;
+
+    *first = *rest = 0;
+    for (int32_t i = s->lane_first[lane]; i >= 0; i = s->steps[i].next_in_lane) {
+        const struct shunt__step *step = &s->steps[i];
+
+        if (run->state[i] == SHUNT__DONE)
+            continue;
+        if (run->state[i] == SHUNT__POSTED) {
+            struct shunt__op *op = &run->messages[step->op].op;
+
+            if (op->status != SHUNT_IN_PROGRESS || run->p.pool->carrier->cancel(op, SHUNT_ERR_CANCELED))
+                continue;
+        }
+        if (step->hello)
+            ++*first;
+        else
+            ++*rest;
+    }
+}
+
+void shunt__run_fail(struct shunt__run *run, shunt_status_t status, int blame, int tell, const char *fmt, ...)
+{
+    const struct shunt__schedule *s = run->p.schedule;
+    va_list ap;
+    int n;
+
+    if (run->status)
+        return;
+    run->status = status;
+    n = snprintf(run->why, sizeof(run->why), "%s #%llu, rank %d: ", shunt__coll_name(run->call.kind),
+                 (unsigned long long)run->p.number, run->call.rank);
+    va_start(ap, fmt);
+    vsnprintf(run->why + n, sizeof(run->why) - (size_t)n, fmt, ap);
+    va_end(ap);
+    for (uint32_t lane = 0; lane < s->n_lanes; lane++) {
+        const struct shunt__step *head = &s->steps[s->lane_first[lane]];
+        uint32_t first, rest;
+
+        if (head->kind == SHUNT__STEP_SEND) {
+            if (tell && run->lanes[lane].head >= 0)
+                send_notice(run, &s->steps[run->lanes[lane].head], blame);
+        } else {
+            cancel_lane(run, lane, &first, &rest);
+            if (tell && first + rest)
+                start_drain(run, head->peer, first, rest);
+        }
+    }
+}
