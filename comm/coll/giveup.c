@@ -14,7 +14,7 @@
 
 struct notice {
     struct shunt__op op;
-    struct shunt__hello hello;
+    struct shunt__coll_hello hello;
     char text[SHUNT__NOTICE_TEXT];
 };
 
@@ -34,7 +34,7 @@ static void send_notice(struct shunt__run *run, const struct shunt__step *step, 
     bytes = shunt__min(bytes, most - 1);
     if (!step->hello && sizeof(n->hello) + bytes == step->bytes)
         bytes++; /* its length is how it is told from what was expected */
-    shunt__hello_fill(&n->hello, &run->call, run->p.number, step->peer);
+    shunt__coll_hello_fill(&n->hello, &run->call, run->p.number, step->peer);
     n->hello.status = (int8_t)run->status;
     n->hello.blame = blame;
     n->hello.text = (uint8_t)bytes;
@@ -46,7 +46,7 @@ static void send_notice(struct shunt__run *run, const struct shunt__step *step, 
 void shunt__run_odd_message(struct shunt__run *run, const struct shunt__step *step, const void *buf, size_t have,
                             size_t bytes)
 {
-    struct shunt__hello h;
+    struct shunt__coll_hello h;
     char text[SHUNT__NOTICE_TEXT];
 
     if (have >= sizeof(h)) {
@@ -80,7 +80,7 @@ struct drain {
     int peer, tag;           /* the even one */
     uint32_t first, rest;    /* messages of each tag that may still come */
     struct {
-        struct shunt__hello hello;
+        struct shunt__coll_hello hello;
         char text[SHUNT__NOTICE_TEXT];
     } got;
 };

@@ -10,7 +10,7 @@ static uint32_t op_of(const struct shunt__call *call)
     return call->op >= SHUNT_N_OPS ? (uint32_t)SHUNT_N_OPS : (uint32_t)call->op;
 }
 
-void shunt__hello_fill(struct shunt__hello *hello, const struct shunt__call *call, uint64_t number, int peer)
+void shunt__coll_hello_fill(struct shunt__coll_hello *hello, const struct shunt__call *call, uint64_t number, int peer)
 {
     memset(hello, 0, sizeof(*hello));
     hello->magic = SHUNT__HELLO_MAGIC;
@@ -25,7 +25,7 @@ void shunt__hello_fill(struct shunt__hello *hello, const struct shunt__call *cal
 }
 
 /* "broadcast(1000 x float32, root 3)" */
-static void describe(const struct shunt__hello *h, char *text, size_t len)
+static void describe(const struct shunt__coll_hello *h, char *text, size_t len)
 {
     char op[32] = "", root[24] = "";
 
@@ -45,13 +45,13 @@ static void describe(const struct shunt__hello *h, char *text, size_t len)
              shunt_type_name((shunt_type_t)h->type), op, root);
 }
 
-shunt_status_t shunt__hello_check(const struct shunt__hello *got, const struct shunt__call *call, uint64_t number,
+shunt_status_t shunt__coll_hello_check(const struct shunt__coll_hello *got, const struct shunt__call *call, uint64_t number,
                                   int peer, char *text, size_t len)
 {
-    struct shunt__hello own;
+    struct shunt__coll_hello own;
     char theirs[96], ours[96];
 
-    shunt__hello_fill(&own, call, number, peer);
+    shunt__coll_hello_fill(&own, call, number, peer);
     if (call->recv_counts)
         own.count = call->recv_counts[peer];
     if (got->magic != SHUNT__HELLO_MAGIC || got->size != own.size) {

@@ -16,7 +16,7 @@
 
 #define SHUNT__HELLO_MAGIC 0x31434853u /* "SHC1" */
 
-struct shunt__hello {
+struct shunt__coll_hello {
     uint32_t magic;
     int8_t status;  /* notices: why the sender gave up; 0 in a hello */
     uint8_t kind, type;
@@ -32,12 +32,12 @@ struct shunt__hello {
 #define SHUNT__NOTICE_TEXT 200
 /* Room for a first message of `bytes` of payload, or a notice instead of it. */
 #define SHUNT__SLOT_BYTES(bytes) \
-    (sizeof(struct shunt__hello) + ((bytes) < SHUNT__NOTICE_TEXT ? (size_t)SHUNT__NOTICE_TEXT : (size_t)(bytes)))
+    (sizeof(struct shunt__coll_hello) + ((bytes) < SHUNT__NOTICE_TEXT ? (size_t)SHUNT__NOTICE_TEXT : (size_t)(bytes)))
 
 /* Fills the hello of `call`'s messages to `peer`. */
-void shunt__hello_fill(struct shunt__hello *hello, const struct shunt__call *call, uint64_t number, int peer);
+void shunt__coll_hello_fill(struct shunt__coll_hello *hello, const struct shunt__call *call, uint64_t number, int peer);
 /* SHUNT_OK, or MISMATCH with a text on how `got`, which came from `peer`, differs from what this rank called. */
-shunt_status_t shunt__hello_check(const struct shunt__hello *got, const struct shunt__call *call, uint64_t number,
+shunt_status_t shunt__coll_hello_check(const struct shunt__coll_hello *got, const struct shunt__call *call, uint64_t number,
                                   int peer, char *text, size_t len);
 
 #endif

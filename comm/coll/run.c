@@ -134,7 +134,7 @@ static void message_done(struct shunt__op *op);
 static void post_hello(struct shunt__run *run, const struct shunt__step *step, struct shunt__op *op)
 {
     const struct shunt__carrier *carrier = run->p.pool->carrier;
-    struct shunt__hello *hello = (struct shunt__hello *)(run->slots + step->slot);
+    struct shunt__coll_hello *hello = (struct shunt__coll_hello *)(run->slots + step->slot);
     int tag = shunt__run_tag(run, step);
 
     if (step->kind == SHUNT__STEP_RECV) {
@@ -142,7 +142,7 @@ static void post_hello(struct shunt__run *run, const struct shunt__step *step, s
                       message_done);
         return;
     }
-    shunt__hello_fill(hello, &run->call, run->p.number, step->peer);
+    shunt__coll_hello_fill(hello, &run->call, run->p.number, step->peer);
     if (step->bytes)
         memcpy(hello + 1, address(run, step->a), step->bytes);
     carrier->send(op, run->p.comm, SHUNT__CHANNEL_COLL, hello, sizeof(*hello) + step->bytes, step->peer, tag,
@@ -266,14 +266,14 @@ static int take(struct shunt__run *run, const struct shunt__step *step, const st
 {
     char *buf = step->hello ? run->slots + step->slot : address(run, step->dst);
     size_t capacity = step->hello ? SHUNT__SLOT_BYTES(step->bytes) : step->bytes;
-    size_t expected = step->hello ? sizeof(struct shunt__hello) + step->bytes : step->bytes;
+    size_t expected = step->hello ? sizeof(struct shunt__coll_hello) + step->bytes : step->bytes;
     char text[SHUNT__WHY];
 
-    if (step->hello && op->bytes >= sizeof(struct shunt__hello)) {
-        const struct shunt__hello *hello = (const struct shunt__hello *)buf;
+    if (step->hello && op->bytes >= sizeof(struct shunt__coll_hello)) {
+        const struct shunt__coll_hello *hello = (const struct shunt__coll_hello *)buf;
 
         if (hello->status == 0 &&
-            shunt__hello_check(hello, &run->call, run->p.number, step->peer, text, sizeof(text)) != SHUNT_OK) {
+            shunt__coll_hello_check(hello, &run->call, run->p.number, step->peer, text, sizeof(text)) != SHUNT_OK) {
             shunt__run_fail(run, SHUNT_ERR_MISMATCH, step->peer, 1, "%s", text);
             return 0;
         }

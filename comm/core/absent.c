@@ -4,10 +4,6 @@
 #include "comm/core/engine.h"
 #include "comm/rail/rail.h"
 
-__attribute__((weak)) void shunt__coll_free(struct shunt_comm *comm)
-{
-}
-
 __attribute__((weak)) shunt_status_t shunt__fault_open(const struct shunt__rail_ops *inner,
                                                        const struct shunt__rail_params *params, const char *script,
                                                        struct shunt__rail **rail)

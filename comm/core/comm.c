@@ -380,6 +380,7 @@ shunt_status_t shunt_comm_free(shunt_comm_t *comm)
     ctx = comm->ctx;
     shunt__lock(ctx);
     comm->freeing = 1;
+    shunt__coll_close(comm);
     while (comm->pending > 0) /* every operation ends, at the latest when its peer is given up */
         shunt__progress_until(ctx, &never, shunt__now() + 5 * SHUNT__MS);
     for (int r = 0; r < comm->size; r++)

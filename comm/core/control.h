@@ -23,5 +23,7 @@ void shunt__sync_done(struct shunt__op *op);
 
 /* Frees the collectives' state of a communicator (comm/coll). */
 void shunt__coll_free(struct shunt_comm *comm);
+/* Before the last operations of a communicator are waited for: what collectives keep posted is taken back. */
+void shunt__coll_close(struct shunt_comm *comm);
 
 #endif

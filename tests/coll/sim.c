@@ -160,7 +160,7 @@ static void sim_send(struct shunt__op *op, struct shunt_comm *comm, enum shunt__
     e->copy = malloc(bytes + 1);
     if (bytes)
         memcpy(e->copy, buf, bytes);
-    s->bytes[comm->rank] += bytes - (tag & 1 ? 0 : sizeof(struct shunt__hello));
+    s->bytes[comm->rank] += bytes - (tag & 1 ? 0 : sizeof(struct shunt__coll_hello));
     s->messages[comm->rank]++;
     recv = unlink_first(&s->recvs[comm->rank * s->n + peer], tag);
     if (recv)
