@@ -86,6 +86,8 @@ struct shunt__rail_events {
     void (*writable)(void *engine, struct shunt__link *link);
     /* The device lost (0) or found (1) its carrier or address. */
     void (*carrier)(void *engine, struct shunt__rail *rail, int up, const char *why);
+    /* What fault scripts call the other side of a link, e.g. its rank; valid until the next call. May be NULL. */
+    const char *(*peer)(void *engine, const struct shunt__link *link);
 };
 
 struct shunt__link_stats {
@@ -180,8 +182,8 @@ int shunt__frame_valid(const struct shunt__rail *rail, const struct shunt__frame
 shunt_status_t shunt__port_range(const struct shunt__config *config, uint16_t *first, uint16_t *last);
 
 /*
- * Wraps an open rail so that the script in SHUNT_FAULTS plays on what it sends (comm/rail/fault.c). The wrapper
- * owns the inner rail. The inner rail must have been opened with shunt__fault_params() of the same wrapper.
+ * Opens a rail of `inner` inside a wrapper on which a fault script plays: a file's name or the script itself, as
+ * SHUNT_FAULTS has it (comm/rail/fault_script.h). The wrapper goes by the name of what it wraps and owns it.
  */
 shunt_status_t shunt__fault_open(const struct shunt__rail_ops *inner, const struct shunt__rail_params *params,
                                  const char *script, struct shunt__rail **rail);

@@ -134,6 +134,7 @@ static void on_frame(void *engine, struct shunt__link *link, const struct shunt_
         return;
     l->n_frames++;
     l->bytes += f->length;
+    l->pattern |= f->message < 64 ? 1ull << f->message : 0;
     l->n_landed += payload == l->land;
     if ((link->rail->caps & SHUNT__RAIL_ORDERED) && f->message != l->next_message)
         l->wrong++;
@@ -186,6 +187,15 @@ static void on_carrier(void *engine, struct shunt__rail *rail, int up, const cha
     m->carrier = up;
 }
 
+static const char *on_peer(void *engine, const struct shunt__link *link)
+{
+    static char name[2][12];
+    const struct mock_link *l = (const struct mock_link *)link;
+
+    snprintf(name[l->side->id], sizeof(name[0]), "link%d", l->index);
+    return name[l->side->id];
+}
+
 const struct shunt__rail_events mock_events = {
     .hello = on_hello,
     .incoming = on_incoming,
@@ -199,6 +209,7 @@ const struct shunt__rail_events mock_events = {
     .consumed = on_consumed,
     .writable = on_writable,
     .carrier = on_carrier,
+    .peer = on_peer,
 };
 
 shunt_status_t mock_open(struct mock *m, int id, const char *backend, const char *device, const char *ip,
@@ -218,8 +229,7 @@ shunt_status_t mock_open(struct mock *m, int id, const char *backend, const char
         return st;
     if (shunt__poller_init(&m->poller))
         return SHUNT_ERR_SYSTEM;
-    (void)faults;
-    st = ops->open(&params, &m->rail);
+    st = faults ? shunt__fault_open(ops, &params, faults, &m->rail) : ops->open(&params, &m->rail);
     if (st != SHUNT_OK) {
         shunt__poller_close(&m->poller);
         shunt__config_free(&m->config);

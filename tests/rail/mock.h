@@ -27,6 +27,7 @@ struct mock_link {
     int wrong;             /* payloads or headers that were not what was sent, frames out of order, events out of turn */
     uint64_t next_message; /* the number the next frame must carry on a rail that keeps order */
     uint64_t bytes;        /* payload received */
+    uint64_t pattern;      /* bit n: message n has come, for the first 64 */
     int landing;           /* give landing memory to DATA frames */
     int n_landed, n_land_called;
     char *land;            /* MOCK_LAND bytes */
