@@ -18,7 +18,7 @@ struct shunt__card_rail {
     char device[48];
     uint64_t rate; /* bits/s, 0: unknown */
     uint32_t len;
-    unsigned char address[SHUNT__ADDRESS_MAX];
+    _Alignas(8) unsigned char address[SHUNT__ADDRESS_MAX];
 };
 
 struct shunt__card {

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "comm/boot/boot.h"
+#include "comm/core/agree.h"
 #include "comm/core/control.h"
 #include "comm/core/engine.h"
 
@@ -101,6 +102,7 @@ void shunt__comm_destroy(struct shunt_comm *comm)
     struct shunt_comm **at = &ctx->comms[bucket(comm->id)];
 
     shunt__coll_free(comm);
+    shunt__agree_detach(comm);
     while (*at != comm)
         at = &(*at)->next;
     *at = comm->next;

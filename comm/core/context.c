@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <shunt/topo.h>
 #include "comm/boot/boot.h"
+#include "comm/core/agree.h"
 #include "comm/core/engine.h"
 #include "config.h"
 
@@ -153,6 +154,7 @@ static void set_limits(struct shunt_context *ctx)
 
 static void free_context(struct shunt_context *ctx)
 {
+    shunt__agree_close(ctx);
     while (!shunt__list_empty(&ctx->all_peers))
         shunt__peer_destroy(shunt__container(ctx->all_peers.next, struct shunt__peer, all));
     while (!shunt__list_empty(&ctx->orphans)) {
@@ -191,6 +193,7 @@ shunt_status_t shunt_context_create(const shunt_context_params_t *params, shunt_
     shunt__list_init(&ctx->pump);
     shunt__list_init(&ctx->completed);
     shunt__list_init(&ctx->orphans);
+    shunt__list_init(&ctx->agreements);
     pthread_mutex_init(&ctx->lock, NULL);
     ctx->now = shunt__now();
     ctx->poller.epfd = -1;

@@ -224,6 +224,7 @@ struct shunt_context {
     struct shunt__list pump;
     struct shunt__list completed; /* ops whose done() is to be called */
     struct shunt__list orphans;
+    struct shunt__list agreements; /* agree.c */
     size_t orphan_bytes;
     uint64_t freed[64]; /* ids of communicators freed lately: their late frames are no orphans */
     unsigned n_freed;

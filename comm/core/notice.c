@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include "comm/core/agree.h"
 #include "comm/core/engine.h"
 
 enum kind { ENDED = 1, LOST };
@@ -56,6 +57,10 @@ void shunt__notice_arrived(struct shunt__path *path, const struct shunt__frame *
     struct shunt_comm *comm = shunt__comm_find(path->peer->ctx, f->comm & ~3ull);
     struct notice n;
 
+    if (f->length >= 4 && (memcpy(&n.kind, payload, 4), n.kind > LOST)) {
+        shunt__agree_arrived(path->peer->ctx, path->peer, f->comm, f->epoch, payload, f->length);
+        return;
+    }
     if (f->length != sizeof(n) || !comm || comm->epoch != f->epoch || shunt__comm_rank_of(comm, path->peer) < 0)
         return;
     memcpy(&n, payload, sizeof(n));

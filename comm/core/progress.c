@@ -16,6 +16,7 @@
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
+#include "comm/core/agree.h"
 #include "comm/core/engine.h"
 
 #define TICK (10 * SHUNT__MS)
@@ -100,6 +101,8 @@ static void tick(struct shunt_context *ctx)
         shunt__peer_tick(shunt__container(n, struct shunt__peer, all), ctx->now);
     if (!shunt__list_empty(&ctx->orphans))
         shunt__arrive_orphans(ctx, NULL);
+    if (!shunt__list_empty(&ctx->agreements))
+        shunt__agree_tick(ctx, ctx->now);
     shunt__health_tick(ctx, ctx->now);
     ctx->next_tick = ctx->now + TICK;
 }
@@ -140,6 +143,8 @@ int shunt__progress(struct shunt_context *ctx)
 /* Whether anything is going on that needs the tick. */
 static int busy(const struct shunt_context *ctx)
 {
+    if (shunt__agree_pending(ctx))
+        return 1;
     for (struct shunt__list *n = ctx->all_peers.next; n != &ctx->all_peers; n = n->next) {
         const struct shunt__peer *p = shunt__container(n, struct shunt__peer, all);
         if (p->state != SHUNT_OK)

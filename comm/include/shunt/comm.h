@@ -120,6 +120,14 @@ SHUNT_API shunt_status_t shunt_comm_revoke(shunt_comm_t *comm);
 SHUNT_API shunt_status_t shunt_comm_shrink(shunt_comm_t *comm, const int *exclude, int n_exclude,
                                            shunt_comm_t **out);
 
+/*
+ * A larger communicator: the members of `comm` keep their ranks, newcomers (with `comm` NULL and their own `ctx`) take
+ * the ranks from its size to size - 1. Everybody passes the same `id`, made by one of them with shunt_id_create().
+ * `comm` stays as it is. Errors as shunt_comm_create().
+ */
+SHUNT_API shunt_status_t shunt_comm_grow(shunt_comm_t *comm, shunt_context_t *ctx, const shunt_id_t *id, int rank,
+                                         int size, shunt_comm_t **out);
+
 /* Rank, size, and what the communicator has come to: SHUNT_OK, or the error that ended it. */
 SHUNT_API int shunt_comm_rank(const shunt_comm_t *comm);
 SHUNT_API int shunt_comm_size(const shunt_comm_t *comm);
