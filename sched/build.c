@@ -237,7 +237,7 @@ static shunt_status_t build_dispatched(const struct shunt_sched_profile *pr, shu
     if (!in_flight)
         return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory for a schedule");
     limits(pr, kind, in_flight, in_flight + pr->p);
-    struct shunt__dispatch rule = {in_flight, in_flight + pr->p, shunt__sched_has_weight(pr), 0, NULL};
+    struct shunt__dispatch rule = {in_flight, in_flight + pr->p, shunt__sched_has_weight(pr), 0, 0, NULL};
     st = shunt__sched_dispatch(pr, &rule, schedule, NULL);
     free(in_flight);
     if (st == SHUNT_OK)

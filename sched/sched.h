@@ -29,6 +29,18 @@ struct shunt_sched {
     shunt__op_t *ops;
 };
 
+/* What a simulation found; with a timeline also what it ran. */
+struct shunt_sched_result {
+    int p, v;
+    double makespan, period, bubble;
+    double *idle;        /* [stage][cause] */
+    double *busy, *peak; /* [stage] */
+    size_t *offset;      /* as in the schedule */
+    double *starts;      /* [op]; NULL without a timeline, as the next two */
+    double *durations;   /* [(stage * v + chunk) * 4 + type] */
+    shunt__op_t *ops;
+};
+
 /* Where a message from one position of the model to the next goes. */
 struct shunt__hop {
     int stage;    /* that receives */
@@ -60,16 +72,25 @@ int shunt__sched_has_weight(const struct shunt_sched_profile *profile);
 
 /*
  * A simulator that is set up once per profile shape and then runs many schedules of it: the searches' inner loop.
- * One chunk or several; makespan only. Negative: deadlock.
+ * One chunk or several. run() gives the makespan (negative: deadlock) and, if starts is not NULL, the start of
+ * every operation in the order of schedule->ops.
  */
 struct shunt__simulator;
 struct shunt__simulator *shunt__simulator_create(const struct shunt_sched_profile *profile, int vee, int blocking);
-double shunt__simulator_run(struct shunt__simulator *sim, const struct shunt_sched *schedule);
+double shunt__simulator_run(struct shunt__simulator *sim, const struct shunt_sched *schedule, double *starts);
+double shunt__simulator_duration(const struct shunt__simulator *sim, int stage, shunt__op_t op);
+/* From now on runs with starts also note, in `visited`, the operations' indices in an order that respects all dependencies. */
+void shunt__simulator_record(struct shunt__simulator *sim, int *visited);
+/* From now on every operation takes one unit of time. */
+void shunt__simulator_unit(struct shunt__simulator *sim);
 void shunt__simulator_destroy(struct shunt__simulator *sim);
 
 /* Makespan of 1F1B order with these warm-up counts, by recurrence; `scratch` has shunt__warmup_scratch() doubles. */
 size_t shunt__warmup_scratch(const struct shunt_sched_profile *profile);
 double shunt__warmup_makespan(const struct shunt_sched_profile *profile, const int *warmup, double *scratch);
+
+/* No 1F1B order with these counts is faster: fill, whole turns of each cycle, drain. O(p^2). */
+double shunt__warmup_bound(const struct shunt_sched_profile *profile, const int *warmup);
 
 /*
  * Dispatch by readiness: whenever a stage is free it runs B (or I) if one is there, else F if the limits
@@ -79,10 +100,34 @@ struct shunt__dispatch {
     const int *in_flight, *live;
     int split;
     double patience; /* a free stage leaves F alone when a backward arrives within patience * f; 0: never */
+    double pace;     /* stage 0 starts its forwards at least this far apart; 0: as soon as it may */
     const unsigned char *weight_first; /* per stage: W goes before F once one is there; NULL: never */
 };
-/* Cost O(operations * p). The schedule is new (kind READY); makespan may be NULL. One chunk. */
+/* Cost O(operations log p). The schedule is new (kind READY); makespan may be NULL. One chunk. */
 shunt_status_t shunt__sched_dispatch(const struct shunt_sched_profile *profile, const struct shunt__dispatch *rule,
                                      struct shunt_sched **schedule, double *makespan);
+
+/*
+ * A planning run: the best schedule so far and the work that is left, in simulated operations. Each search stops when
+ * its share is used up or the lower bound is met.
+ */
+struct shunt__search {
+    const struct shunt_sched_profile *profile;
+    const int *cap; /* per stage, m where there is none */
+    int split;
+    double bound;
+    double left;    /* operations that may still be simulated */
+    struct shunt_sched *best;
+    double makespan; /* of best; INFINITY at first */
+    const char *family, *best_family; /* what is being searched, and where best is from */
+};
+/* Takes the schedule as the new best if it is better, destroys it otherwise. 1: taken. */
+int shunt__search_offer(struct shunt__search *search, struct shunt_sched *schedule, double makespan);
+/* 1F1B orders: the closed form and a local search over warm-up counts under the caps. */
+shunt_status_t shunt__search_warmup(struct shunt__search *search, double share);
+/* Readiness-first orders under varied limits. */
+shunt_status_t shunt__search_dispatch(struct shunt__search *search, double share);
+/* Single operations of the best order moved about. */
+shunt_status_t shunt__search_orders(struct shunt__search *search, double share);
 
 #endif

@@ -41,6 +41,8 @@ struct shunt__simulator {
     int *ready;           /* stack of stages to visit */
     struct held *held;
     int n_held, room_held, out_of_memory;
+    int *visited; /* the searches' own: operations in the order in which they were visited */
+    size_t n_visited;
 };
 
 void shunt__simulator_destroy(struct shunt__simulator *sim)
@@ -203,8 +205,11 @@ static inline __attribute__((always_inline)) int run_stage(struct shunt__simulat
                 note_gap(sim, idle, stage, r, (int)(op & 3), (int)mb, now, start, live, forwards);
             forwards += (op & 3) == SHUNT_SCHED_F;
             live += (op & 3) == SHUNT_SCHED_F ? 1 : (op & 3) == SHUNT_SCHED_I ? 0 : -1;
-            if (starts)
-                starts[k] = start;
+        }
+        if (starts) {
+            starts[k] = start;
+            if (!details && sim->visited)
+                sim->visited[sim->n_visited++] = (int)k;
         }
         now = end = start + r->duration;
         if (r->out) {
@@ -262,26 +267,36 @@ static double finish(const struct shunt__simulator *sim, const struct shunt_sche
     return makespan;
 }
 
-double shunt__simulator_run(struct shunt__simulator *sim, const struct shunt_sched *schedule)
+double shunt__simulator_run(struct shunt__simulator *sim, const struct shunt_sched *schedule, double *starts)
 {
     int top = sim->p;
 
     reset(sim, schedule);
-    while (top > 0)
-        top = run_stage(sim, schedule, sim->ready[top - 1], top - 1, NULL, NULL, 0);
+    sim->n_visited = 0;
+    if (starts)
+        while (top > 0)
+            top = run_stage(sim, schedule, sim->ready[top - 1], top - 1, starts, NULL, 0);
+    else
+        while (top > 0)
+            top = run_stage(sim, schedule, sim->ready[top - 1], top - 1, NULL, NULL, 0);
     return finish(sim, schedule);
 }
 
-struct shunt_sched_result {
-    int p;
-    double makespan, period, bubble;
-    double *idle; /* [stage][3] */
-    double *busy, *peak;
-    size_t *offset;
-    double *starts, *durations; /* timeline only; durations [stage][chunk][type] */
-    shunt__op_t *ops;
-    int v;
-};
+void shunt__simulator_record(struct shunt__simulator *sim, int *visited)
+{
+    sim->visited = visited;
+}
+
+void shunt__simulator_unit(struct shunt__simulator *sim)
+{
+    for (int k = 0; k < sim->p * sim->v * 4; k++)
+        sim->routes[k].duration = 1;
+}
+
+double shunt__simulator_duration(const struct shunt__simulator *sim, int stage, shunt__op_t op)
+{
+    return sim->routes[stage * sim->v * 4 + (int)(op & 0xff)].duration;
+}
 
 void shunt_sched_result_destroy(shunt_sched_result_t *result)
 {

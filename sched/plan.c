@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The planner: which searches run on a profile, and what is said of the outcome. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "comm/base/log.h"
+#include "sched/sched.h"
+
+struct shunt_sched_plan {
+    struct shunt_sched *schedule;
+    double makespan, bound, little;
+    char reason[512];
+};
+
+void shunt_sched_plan_destroy(shunt_sched_plan_t *plan)
+{
+    if (!plan)
+        return;
+    shunt_sched_destroy(plan->schedule);
+    free(plan);
+}
+
+const shunt_sched_t *shunt_sched_plan_schedule(const shunt_sched_plan_t *plan)
+{
+    return plan ? plan->schedule : NULL;
+}
+
+double shunt_sched_plan_makespan(const shunt_sched_plan_t *plan)
+{
+    return plan ? plan->makespan : 0;
+}
+
+double shunt_sched_plan_lower_bound(const shunt_sched_plan_t *plan)
+{
+    return plan ? plan->bound : 0;
+}
+
+double shunt_sched_plan_little_bound(const shunt_sched_plan_t *plan)
+{
+    return plan ? plan->little : 0;
+}
+
+const char *shunt_sched_plan_reason(const shunt_sched_plan_t *plan)
+{
+    return plan ? plan->reason : "";
+}
+
+/* All searches of one form of backward. The amount of search is counted in simulated operations: a constant, more for
+ * large pipelines, whose operations are many, and more for small ones, where each order can still be improved. */
+static shunt_status_t search_form(struct shunt__search *search, int split, double effort)
+{
+    const struct shunt_sched_profile *pr = search->profile;
+    shunt_status_t st = SHUNT_OK;
+    double size = (double)pr->p * pr->m;
+
+    search->split = split;
+    search->bound = shunt_sched_lower_bound(pr, split);
+    search->left = effort * (0.7e6 + 450 * size + 3e6 / (1 + size * size / 160000));
+    if (!split) {
+        search->family = "1F1B order with warm-up counts from the closed form and a local search";
+        st = shunt__search_warmup(search, 0.3);
+    }
+    if (st == SHUNT_OK && search->makespan > search->bound * (1 + 1e-12)) {
+        search->family = split ? "split backward, input gradients first, weight gradients in the gaps" : "a readiness-first order";
+        st = shunt__search_dispatch(search, 0.3);
+    }
+    if (st == SHUNT_OK)
+        st = shunt__search_orders(search, 1);
+    return st;
+}
+
+/* "7,6,5,1"; long lists are cut in the middle. */
+static const char *list_warmup(const struct shunt_sched *s, char *text, size_t size)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < s->p && n + 16 < size; i++) {
+        if (s->p > 20 && i == 10) {
+            n += (size_t)snprintf(text + n, size - n, ",...");
+            i = s->p - 4;
+        }
+        n += (size_t)snprintf(text + n, size - n, "%s%d", i > 0 ? "," : "", shunt_sched_warmup(s, i));
+    }
+    return text;
+}
+
+/* Makespan of a named schedule that keeps the caps, or a negative number. */
+static double compared(const struct shunt_sched_profile *pr, shunt_sched_kind_t kind)
+{
+    shunt_sched_t *s;
+    shunt_sched_result_t *r;
+    double t = -1;
+
+    if (shunt_sched_create(pr, kind, &s) != SHUNT_OK)
+        return -1;
+    if (shunt_sched_check(s, pr) == SHUNT_OK && shunt_sched_simulate(s, pr, 0, &r) == SHUNT_OK) {
+        t = shunt_sched_result_makespan(r);
+        shunt_sched_result_destroy(r);
+    }
+    shunt_sched_destroy(s);
+    return t;
+}
+
+static void explain(struct shunt_sched_plan *plan, const struct shunt_sched_profile *pr, const char *family)
+{
+    char warmup[160];
+    size_t n, size = sizeof(plan->reason);
+    double plain = compared(pr, SHUNT_SCHED_1F1B);
+
+    n = (size_t)snprintf(plan->reason, size, "%s; warm-up %s", family, list_warmup(plan->schedule, warmup, sizeof(warmup)));
+    if (plain >= 0 && n < size)
+        n += (size_t)snprintf(plan->reason + n, size - n, "; 1F1B would take %.6g", plain);
+    if (n < size && plan->bound > 0) {
+        double over = 100 * (plan->makespan / plan->bound - 1);
+        if (over < 0.005)
+            n += (size_t)snprintf(plan->reason + n, size - n, "; no schedule can be faster");
+        else
+            n += (size_t)snprintf(plan->reason + n, size - n, "; %.2f %% above the lower bound%s", over,
+                                  plan->little >= plan->bound ? ", which the memory caps set" : "");
+    }
+}
+
+static shunt_status_t plan_one_chunk(const struct shunt_sched_profile *pr, unsigned flags, double effort,
+                                     struct shunt_sched_plan *plan)
+{
+    int *cap = malloc((size_t)pr->p * sizeof(int));
+    int may_split = shunt__sched_has_weight(pr) && !(flags & SHUNT_SCHED_NO_SPLIT), may_whole = !(flags & SHUNT_SCHED_ONLY_SPLIT);
+    struct shunt__search whole = {.profile = pr, .cap = cap, .makespan = INFINITY}, split = whole;
+    shunt_status_t st = SHUNT_OK;
+
+    if (!cap)
+        return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory to plan %d stages", pr->p);
+    for (int i = 0; i < pr->p; i++)
+        cap[i] = pr->cap[i] > 0 && pr->cap[i] < pr->m ? pr->cap[i] : pr->m;
+    if (may_split)
+        st = search_form(&split, 1, effort);
+    /* A split plan at the bound of whole backwards can't be beaten by them. */
+    if (st == SHUNT_OK && may_whole && !(may_split && split.makespan <= shunt_sched_lower_bound(pr, 0)))
+        st = search_form(&whole, 0, effort);
+    free(cap);
+    if (st != SHUNT_OK) {
+        shunt_sched_destroy(whole.best);
+        shunt_sched_destroy(split.best);
+        return st;
+    }
+    struct shunt__search *best = split.best && split.makespan <= whole.makespan ? &split : &whole;
+    plan->schedule = best->best;
+    plan->makespan = best->makespan;
+    plan->bound = fmin(may_split ? shunt_sched_lower_bound(pr, 1) : INFINITY, may_whole ? shunt_sched_lower_bound(pr, 0) : INFINITY);
+    plan->little = fmin(may_split ? shunt_sched_little_bound(pr, 1) : INFINITY, may_whole ? shunt_sched_little_bound(pr, 0) : INFINITY);
+    shunt_sched_destroy(best == &split ? whole.best : split.best);
+    explain(plan, pr, best->best_family);
+    return SHUNT_OK;
+}
+
+/* With chunks: the best of the schedules that are known for them and keep the caps. */
+static shunt_status_t plan_chunks(const struct shunt_sched_profile *pr, unsigned flags, struct shunt_sched_plan *plan)
+{
+    static const shunt_sched_kind_t kinds[] = {SHUNT_SCHED_INTERLEAVED, SHUNT_SCHED_ZBV};
+    double times[2] = {-1, -1};
+    int split = shunt__sched_has_weight(pr) && !(flags & SHUNT_SCHED_NO_SPLIT);
+
+    if (!(flags & SHUNT_SCHED_ONLY_SPLIT))
+        times[0] = compared(pr, kinds[0]);
+    if (split && pr->v == 2)
+        times[1] = compared(pr, kinds[1]);
+    int best = times[1] >= 0 && (times[0] < 0 || times[1] < times[0]);
+    if (times[best] < 0)
+        return shunt__fail(SHUNT_ERR_UNSUPPORTED, "no schedule is known for %d chunks, %d stages and %d micro-batches under these "
+                           "caps: %s", pr->v, pr->p, pr->m, shunt_error_text());
+    shunt_status_t st = shunt_sched_create(pr, kinds[best], &plan->schedule);
+    if (st != SHUNT_OK)
+        return st;
+    plan->makespan = times[best];
+    plan->bound = shunt_sched_lower_bound(pr, split);
+    explain(plan, pr, best ? "zb-v" : "interleaved");
+    return SHUNT_OK;
+}
+
+shunt_status_t shunt_sched_plan_create(const shunt_sched_profile_t *profile, const shunt_sched_plan_params_t *params,
+                                       shunt_sched_plan_t **plan)
+{
+    struct shunt_sched_plan *pl;
+    unsigned flags = params ? params->flags : 0;
+    double effort = params && params->effort > 0 ? params->effort : 1;
+    shunt_status_t st;
+
+    if (!profile || !plan)
+        return shunt__fail(SHUNT_ERR_INVALID, "plan: the profile or the output pointer is NULL");
+    if (params && params->size < sizeof(*params))
+        return shunt__fail(SHUNT_ERR_INVALID, "plan: params.size is %zu; set it to sizeof(shunt_sched_plan_params_t)", params->size);
+    if ((flags & SHUNT_SCHED_ONLY_SPLIT) && ((flags & SHUNT_SCHED_NO_SPLIT) || !shunt__sched_has_weight(profile)))
+        return shunt__fail(SHUNT_ERR_INVALID, "plan: a split backward was asked for, but %s",
+                           flags & SHUNT_SCHED_NO_SPLIT ? "also excluded" : "the profile has no weight gradient times");
+    pl = calloc(1, sizeof(*pl));
+    if (!pl)
+        return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory for a plan");
+    st = profile->v > 1 ? plan_chunks(profile, flags, pl) : plan_one_chunk(profile, flags, effort, pl);
+    if (st != SHUNT_OK) {
+        free(pl);
+        return st;
+    }
+    if (profile->v == 1)
+        pl->schedule->kind = SHUNT_SCHED_PLANNED;
+    *plan = pl;
+    return SHUNT_OK;
+}
