@@ -268,6 +268,7 @@ void shunt_context_destroy(shunt_context_t *ctx)
         return;
     shunt__progress_stop(ctx);
     shunt__lock(ctx);
+    ctx->closing = 1;
     while (!shunt__list_empty(&ctx->all_comms)) {
         struct shunt_comm *comm = shunt__container(ctx->all_comms.next, struct shunt_comm, all);
         shunt__comm_end(comm, SHUNT_ERR_ABORTED, "the context was destroyed");

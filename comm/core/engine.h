@@ -241,6 +241,7 @@ struct shunt_context {
     struct shunt__pollable wake;
     int sleeping; /* threads that are blocked without a time limit */
     int draining;
+    int closing; /* the context is being destroyed */
     /* limits, parsed once */
     uint64_t eager, unmatched_max, window_max, spin, peer_timeout;
     uint32_t chunk;

@@ -42,6 +42,8 @@ void shunt__health_event(struct shunt_context *ctx, shunt_event_kind_t kind, str
     int n = 0, rank = peer ? first_rank(ctx, peer) : -1;
     va_list ap;
 
+    if (ctx->closing) /* what happens while we leave is nobody's fault */
+        return;
     if (rank >= 0)
         n = snprintf(text, sizeof(text), "rank %d: ", rank);
     va_start(ap, fmt);

@@ -59,7 +59,7 @@ void shunt__path_move(struct shunt__path *path, shunt_rail_state_t state, const 
     if (state == SHUNT_RAIL_UP && path->was_up && old != SHUNT_RAIL_SLOW)
         shunt__health_event(peer->ctx, SHUNT_EVENT_RAIL_UP, peer, path->rail, "rail %s to %s is back: %s",
                             path->link.rail->name, shunt__peer_name(peer), path->why);
-    if (state == SHUNT_RAIL_DEAD && (was_usable || old == SHUNT_RAIL_SUSPECT))
+    if (state == SHUNT_RAIL_DEAD && (was_usable || old == SHUNT_RAIL_SUSPECT) && peer->state == SHUNT_OK)
         shunt__health_event(peer->ctx, SHUNT_EVENT_RAIL_DOWN, peer, path->rail, "rail %s to %s is dead: %s",
                             path->link.rail->name, shunt__peer_name(peer), path->why);
     if (state == SHUNT_RAIL_SUSPECT)
@@ -368,6 +368,7 @@ static void on_frame(void *engine, struct shunt__link *link, const struct shunt_
         shunt__notice_arrived(p, f, payload);
         break;
     case SHUNT__FRAME_BYE:
+        p->link.rail->ops->disconnect(link); /* quietly: the other side is about to close it */
         shunt__peer_fail(peer, SHUNT_ERR_PEER, "it has closed its context", 0);
         break;
     default:

@@ -140,9 +140,11 @@ int shunt__sock_settle(struct sock_conn *c)
     if (!c->failed)
         return 0;
     if (c->state == SOCK_STRANGER) {
-        shunt__log(c->rail->warned_stranger ? SHUNT__LOG_INFO : SHUNT__LOG_WARN,
+        /* Whoever left or was refused may be a peer whose attempt has crossed ours; the engine warns of forged ones. */
+        int quiet = c->rail->warned_stranger || strstr(c->why, "HELLO") != NULL;
+        shunt__log(quiet ? SHUNT__LOG_INFO : SHUNT__LOG_WARN,
                    "rail %s: a connection that is not this job's was closed: %s", c->rail->rail.name, c->why);
-        c->rail->warned_stranger = 1;
+        c->rail->warned_stranger |= !quiet;
     }
     shunt__sock_bury(c);
     if (link)
