@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The training program: what its files share. */
+#ifndef SHUNT_TRAIN_JOB_H
+#define SHUNT_TRAIN_JOB_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <shunt/coll.h>
+#include <shunt/comm.h>
+#include <shunt/p2p.h>
+#include <shunt/sched.h>
+#include "tools/train/model.h"
+#include "tools/train/text.h"
+
+struct options {
+    int stages, replicas; /* 0: from the number of ranks */
+    int micro_batches;    /* per replica and step */
+    long steps;
+    struct model_config model;
+    double learning_rate;
+    double stage_time; /* seconds that a stage's forward, input gradient and weight gradient take each; 0: as they do */
+    shunt_sched_kind_t schedule;
+    int memory_cap; /* live micro-batches per stage; 0: as the schedule likes */
+    size_t bucket;  /* bytes of gradients reduced at once */
+    const char *const *texts;
+    int n_texts;
+    const char *checkpoint; /* a folder that all ranks see */
+    long checkpoint_every;
+    bool resume;
+    long log_every;
+    const char *json;
+};
+
+/* Times of one step on one rank, nanoseconds. */
+struct times {
+    double busy;   /* computing, padding included */
+    double padded; /* of that, waiting for the stated time */
+    double wait;   /* for activations and gradients of neighbours */
+    double reduce; /* for the sum of gradients, after the last backward */
+};
+
+struct job {
+    struct options options;
+    shunt_context_t *context;
+    shunt_comm_t *world, *group; /* all ranks; the replicas of this stage */
+    int rank, size, stage, replica;
+    model_stage_t *model;
+    struct text text;
+    struct pipeline *pipeline;
+    struct buckets *buckets;
+    struct times times;
+    int overrun; /* operations of this step that took longer than --stage-time */
+    uint64_t step;
+};
+
+uint64_t now_ns(void);
+
+/* Fills the options or ends the program (--help, wrong usage). */
+void options_parse(struct options *options, int argc, char **argv);
+
+/* Prints why and ends the program, telling the other ranks. `what` may be NULL. */
+void job_fail(struct job *job, const char *what, const char *why) __attribute__((noreturn));
+/* Ends the program if a call into libshunt or the model failed. */
+void job_check(struct job *job, shunt_status_t status, const char *what);
+void job_check_model(struct job *job, int status);
+
+/*
+ * One stage's part of a step: runs its operations in the schedule's order. Receives of the whole step are posted at its
+ * start and sends are waited for at its end, so that no stage ever stands still for a message it does not need.
+ */
+struct pipeline *pipeline_create(struct job *job);
+void pipeline_destroy(struct pipeline *p);
+/* Sum of this stage's losses over its micro-batches (0 but in the last stage). */
+double pipeline_step(struct pipeline *p);
+const shunt_sched_t *pipeline_schedule(const struct pipeline *p);
+
+/*
+ * Sums the gradients over the replicas of the stage, bucket by bucket: the reduction of a bucket starts as soon as its
+ * last gradient is final, while the backward pass goes on. The buckets' borders depend on nothing but their size.
+ */
+struct buckets *buckets_create(struct job *job);
+void buckets_destroy(struct buckets *b);
+void buckets_begin(struct buckets *b);
+void buckets_wait(struct buckets *b);
+
+/* Files of a step in the checkpoint folder, and a file `latest` that names them once all are there. */
+void save_checkpoint(struct job *job, uint64_t steps_done);
+/* Steps done by the latest one; 0 when there is none. */
+uint64_t load_checkpoint(struct job *job);
+
+/* Progress lines, the JSON file and the summary; only rank 0 prints. */
+struct report *report_create(struct job *job);
+void report_start(struct report *r, uint64_t first_step);
+/* Collective: adds the step up over all ranks. */
+void report_step(struct report *r, double loss_sum);
+void report_end(struct report *r);
+
+#endif
