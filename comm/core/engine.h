@@ -128,6 +128,7 @@ struct shunt__peer {
     struct shunt__path *paths[SHUNT__MAX_RAILS]; /* NULL where our rail i reaches none of theirs */
     int n_paths;
     shunt_status_t state;     /* OK, PEER (dead or gone) or TIMEOUT (unreachable for too long) */
+    int left;                 /* it said goodbye: what it owed to others was delivered before */
     char why[160];
     uint64_t unreachable_since; /* 0: some path is up, or nothing is wanted of it */
     uint64_t unmatched;       /* bytes under way that its receives have not matched */

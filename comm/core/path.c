@@ -369,6 +369,7 @@ static void on_frame(void *engine, struct shunt__link *link, const struct shunt_
         break;
     case SHUNT__FRAME_BYE:
         p->link.rail->ops->disconnect(link); /* quietly: the other side is about to close it */
+        peer->left = 1;
         shunt__peer_fail(peer, SHUNT_ERR_PEER, "it has closed its context", 0);
         break;
     default:

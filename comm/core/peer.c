@@ -123,7 +123,7 @@ void shunt__peer_fail(struct shunt__peer *peer, shunt_status_t status, const cha
             peer->paths[i]->connect_at = UINT64_MAX;
             shunt__path_drop(peer->paths[i], SHUNT_RAIL_DEAD, why);
         }
-    if (peer->wanted || tell)
+    if ((peer->wanted || tell) && !peer->left)
         shunt__health_event(ctx, SHUNT_EVENT_PEER_LOST, peer, -1, "%s %s: %s", shunt__peer_name(peer),
                             status == SHUNT_ERR_PEER ? "is gone" : "can't be reached", why);
     for (struct shunt__list *n = ctx->all_comms.next, *next; n != &ctx->all_comms; n = next) {
@@ -135,7 +135,8 @@ void shunt__peer_fail(struct shunt__peer *peer, shunt_status_t status, const cha
         for (int c = 0; c < SHUNT__CHANNELS; c++)
             if (comm->streams[c][rank])
                 shunt__stream_fail(comm->streams[c][rank], status, peer->why);
-        if (comm->coll_state == SHUNT_OK) {
+        /* One that left had done its part in every collective: those that others are still in go on. */
+        if (comm->coll_state == SHUNT_OK && !peer->left) {
             shunt__comm_break(comm, rank, status, peer->why);
             if (tell)
                 shunt__notice_lost(comm, rank, status, peer->why);
