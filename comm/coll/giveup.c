@@ -77,8 +77,8 @@ struct drain {
     struct shunt__list node; /* pool's drains */
     struct shunt__run_pool *pool;
     struct shunt_comm *comm;
-    int peer, tag;           /* the even one */
-    uint32_t first, rest;    /* messages of each tag that may still come */
+    int peer, tag;
+    uint32_t left; /* messages that may still come, beyond the one waited for */
     struct {
         struct shunt__coll_hello hello;
         char text[SHUNT__NOTICE_TEXT];
@@ -89,16 +89,8 @@ static void drain_done(struct shunt__op *op);
 
 static void drain_next(struct drain *d)
 {
-    int tag = d->tag;
-
-    if (d->first) {
-        d->first--;
-    } else {
-        d->rest--;
-        tag |= 1;
-    }
     memset(&d->got.hello, 0, sizeof(d->got.hello));
-    d->pool->carrier->recv(&d->op, d->comm, SHUNT__CHANNEL_COLL, &d->got, sizeof(d->got), d->peer, tag, drain_done);
+    d->pool->carrier->recv(&d->op, d->comm, SHUNT__CHANNEL_COLL, &d->got, sizeof(d->got), d->peer, d->tag, drain_done);
 }
 
 static void drain_done(struct shunt__op *op)
@@ -107,7 +99,8 @@ static void drain_done(struct shunt__op *op)
     int good = op->status == SHUNT_OK || op->status == SHUNT_ERR_TRUNCATED;
     int notice = op->bytes >= sizeof(d->got.hello) && d->got.hello.magic == SHUNT__HELLO_MAGIC && d->got.hello.status;
 
-    if (good && !notice && d->first + d->rest && !d->pool->closed) {
+    if (good && !notice && d->left && !d->pool->closed) {
+        d->left -= d->left != UINT32_MAX;
         drain_next(d);
         return;
     }
@@ -117,19 +110,18 @@ static void drain_done(struct shunt__op *op)
     free(d);
 }
 
-static void start_drain(struct shunt__run *run, int peer, uint32_t first, uint32_t rest)
+static void start_drain(struct shunt__run *run, int peer, int tag_bit, uint32_t messages)
 {
     struct shunt__run_pool *pool = run->p.pool;
-    struct drain *d = pool->n_drains < MOST_DRAINS && !pool->closed ? calloc(1, sizeof(*d)) : NULL;
+    struct drain *d = messages && pool->n_drains < MOST_DRAINS && !pool->closed ? calloc(1, sizeof(*d)) : NULL;
 
     if (!d)
         return;
     d->pool = pool;
     d->comm = run->p.comm;
     d->peer = peer;
-    d->tag = (int)((run->p.number << 1) & 0x7ffffffe);
-    d->first = first;
-    d->rest = rest;
+    d->tag = (int)((run->p.number << 1) & 0x7ffffffe) | tag_bit;
+    d->left = messages == UINT32_MAX ? messages : messages - 1;
     pool->refs++;
     pool->n_drains++;
     shunt__list_append(&pool->drains, &d->node);
@@ -179,8 +171,8 @@ static void cancel_lane(struct shunt__run *run, uint32_t lane, uint32_t *first, 
 void shunt__run_fail(struct shunt__run *run, shunt_status_t status, int blame, int tell, const char *fmt, ...)
 {
     const struct shunt__schedule *s = run->p.schedule;
+    int n, odd = status == SHUNT_ERR_MISMATCH ? blame : -1;
     va_list ap;
-    int n;
 
     if (run->status)
         return;
@@ -199,8 +191,11 @@ void shunt__run_fail(struct shunt__run *run, shunt_status_t status, int blame, i
                 send_notice(run, &s->steps[run->lanes[lane].head], blame);
         } else {
             cancel_lane(run, lane, &first, &rest);
-            if (tell && first + rest)
-                start_drain(run, head->peer, first, rest);
+            if (!tell)
+                continue;
+            /* A rank that called something else sends nobody knows how much. */
+            start_drain(run, head->peer, 0, head->peer == odd ? UINT32_MAX : first);
+            start_drain(run, head->peer, 1, head->peer == odd ? UINT32_MAX : rest);
         }
     }
 }
