@@ -56,11 +56,10 @@ shunt_status_t shunt__rdma_read(const char *sysfs, struct shunt__interfaces *out
 void shunt__interfaces_free(struct shunt__interfaces *in);
 
 /*
- * Adds a NIC per interface and per RDMA port without one. `place` gives the object to hang a NIC with
- * this PCI address under (NULL: the host); it may itself be NULL.
+ * Puts these facts into the NICs that an unfinished topology has already (by interface, RDMA device or PCI
+ * address), and adds those that it hasn't. NICs of the topology that the facts don't know get the reason `absent`.
  */
-void shunt__nics_add(shunt_topo_t *topo, const struct shunt__interfaces *in,
-                     struct shunt__object *(*place)(shunt_topo_t *topo, const char *pci, void *arg), void *arg);
+void shunt__nics_add(shunt_topo_t *topo, const struct shunt__interfaces *in, const char *absent);
 
 /*
  * Judges a NIC that is known by name, state, kind and addresses: sets layer (if unknown), is_virtual, tier and

@@ -37,26 +37,6 @@ void shunt__cpus_add(struct shunt__arena *arena, struct shunt__cpus *set, unsign
 unsigned shunt__cpus_count(const struct shunt__cpus *set);
 int shunt__cpus_equal(const struct shunt__cpus *a, const struct shunt__cpus *b);
 
-struct shunt__pci {
-    unsigned char present, bus, device, function;
-    uint32_t domain;
-    uint32_t class_id; /* 24 bits: class, subclass, programming interface */
-    uint16_t vendor, product, sub_vendor, sub_product;
-    uint32_t speed;    /* of the link to the parent, MT/s per lane (8000 is 8 GT/s); 0 if unknown */
-    uint16_t width;    /* lanes; 0 if unknown */
-};
-
-/* What a NCCL or RCCL file says about a GPU; kept so that it can be written again. */
-struct shunt__gpu {
-    int dev;          /* the driver's number, -1 if unknown */
-    int rank;         /* in the job the file was written by, -1 if none */
-    int sm;           /* compute capability (80) or, for AMD, compute units (304); 0 if unknown */
-    const char *gcn;  /* AMD architecture ("gfx942", "908"), or NULL */
-    int arch;         /* RCCL's bit field of that name, 0 if none */
-    int gdr;          /* the NIC can reach its memory: 1 yes, 0 no, -1 unknown */
-    const char *model; /* "Tesla V100-SXM3-32GB", or NULL */
-};
-
 struct shunt__net {
     int dev;         /* number among the network plugin's devices, -1 if unknown */
     int gdr, coll;   /* 1, 0, or -1 if unknown */
@@ -67,16 +47,21 @@ struct shunt__object {
     shunt_topo_object_t pub; /* first, so that the public pointer is also this one */
     struct shunt__object *parent, *child, *last_child, *next;
     unsigned order;          /* in the topology's list of all objects */
-    struct shunt__pci pci;
+    unsigned depth;
+    int is_host_bridge;      /* BRIDGE: the root of a PCI tree */
+    int link_guessed;        /* generation and lanes are one way to get the rate that the source told */
+    int same_chip;           /* SWITCH: a level of a chip that its parent or its GPU already is; adds no hop */
+    shunt_topo_pci_t pci;    /* valid if pub.pci is set */
     unsigned os_index;       /* PACKAGE, NUMA: the operating system's number */
     struct shunt__cpus cpus; /* PACKAGE, NUMA */
     uint64_t memory;         /* NUMA: bytes, 0 if unknown */
-    const char *note;        /* what is odd about it, or NULL */
     union {
         shunt_topo_nic_t *nic;
-        struct shunt__gpu *gpu;
+        shunt_topo_gpu_t *gpu;
     } u;
     struct shunt__net net;
+    int is_live;             /* NIC: the kernel's facts are filled in */
+    unsigned first_wires, n_wires; /* GPU: its part of the topology's wires, in order of the other end */
 };
 
 typedef enum shunt__wire { SHUNT__WIRE_NVLINK, SHUNT__WIRE_XGMI, SHUNT__WIRE_C2C } shunt__wire_t;
@@ -86,7 +71,7 @@ struct shunt__wires {
     struct shunt__object *from, *to;
     shunt__wire_t wire;
     unsigned count;
-    double bandwidth;   /* of all of them, one direction, bytes per second */
+    double bandwidth;   /* of all of them, one direction, bytes per second; 0: to be guessed from the GPU */
     uint32_t class_id;  /* of the other end, as the source had it */
 };
 
@@ -103,7 +88,7 @@ struct shunt_topo {
     unsigned n_all, room_all;
     struct shunt__object **of_type[SHUNT_TOPO_N_TYPES];
     unsigned n_of_type[SHUNT_TOPO_N_TYPES];
-    struct shunt__wires *wires;
+    struct shunt__wires *wires; /* once finished: in order of both ends, one entry a pair and kind */
     unsigned n_wires, room_wires;
     struct shunt__cpu *cpus;
     unsigned n_cpus, room_cpus, n_cores;
@@ -126,6 +111,26 @@ struct shunt__wires *shunt__topo_add_wires(shunt_topo_t *topo, struct shunt__obj
 void shunt__topo_note(shunt_topo_t *topo, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Numbers and names the objects, fills the lists; frees the topology if something failed on the way. */
 shunt_status_t shunt__topo_finish(shunt_topo_t **topo);
+
+/* Parses "0000:3b:00.0" or "3b:00.0", domains of up to 32 bits; nonzero if it is none. */
+int shunt__pci_parse(const char *text, shunt_topo_pci_t *pci);
+const char *shunt__pci_print(struct shunt__arena *arena, const shunt_topo_pci_t *pci);
+void shunt__object_set_pci(struct shunt__object *o, const shunt_topo_pci_t *pci);
+
+/* Objects by PCI address. The first one added with an address stays. */
+struct shunt__pci_index {
+    struct shunt__object **slot;
+    unsigned mask, n;
+};
+
+int shunt__pci_index_add(struct shunt__pci_index *index, struct shunt__object *o); /* nonzero without memory */
+struct shunt__object *shunt__pci_index_find(const struct shunt__pci_index *index, const shunt_topo_pci_t *pci);
+void shunt__pci_index_free(struct shunt__pci_index *index);
+
+/* Takes `o` out of its parent's children and makes it `parent`'s last child. */
+void shunt__object_move(struct shunt__object *o, struct shunt__object *parent);
+/* What a PCI link carries after encoding, bytes per second: MT/s per lane, lanes. */
+double shunt__pci_rate(uint32_t speed, uint32_t width);
 
 static inline struct shunt__object *shunt__object(const shunt_topo_object_t *object)
 {

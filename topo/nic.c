@@ -8,7 +8,9 @@
 #include "comm/base/log.h"
 #include "topo/interfaces.h"
 
-#define DEFAULT_MBITS 10000 /* what a NIC that doesn't say is taken for */
+/* What a NIC that doesn't say its speed is taken for. */
+#define DEFAULT_MBITS 10000
+#define DEFAULT_RDMA_MBITS 100000
 
 enum kind_class { HARDWARE, OVER, WAY_OUT, TUNNEL, ISOLATED, LOOPBACK };
 
@@ -62,15 +64,17 @@ static const char *bridge_owner(const char *name)
 
 static enum kind_class classify(shunt_topo_nic_t *nic, const char **text)
 {
+    const char *given = nic->name ? nic->name : "";
+
     *text = "";
     if (!*nic->kind && !nic->rdma && !nic->ifindex) { /* from a file: the name has to do */
-        if (strcmp(nic->name, "lo") == 0)
+        if (strcmp(given, "lo") == 0)
             nic->kind = "loopback";
         for (size_t i = 0; i < sizeof(known_names) / sizeof(known_names[0]) && !*nic->kind; i++) {
             size_t len = strlen(known_names[i].prefix);
-            char after = nic->name[len < strlen(nic->name) ? len : strlen(nic->name)];
-            /* "taproom0" is no tap: short prefixes must be followed by a number */
-            if (strncmp(nic->name, known_names[i].prefix, len) == 0 && (len > 3 || after == '-' || (after >= '0' && after <= '9')))
+            /* "taproom" is no tap: short prefixes must be followed by a number */
+            if (strncmp(given, known_names[i].prefix, len) == 0 &&
+                (len > 3 || given[len] == '-' || (given[len] >= '0' && given[len] <= '9')))
                 nic->kind = known_names[i].kind;
         }
     }
@@ -78,7 +82,7 @@ static enum kind_class classify(shunt_topo_nic_t *nic, const char **text)
         return HARDWARE;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strcmp(nic->kind, kinds[i].kind) == 0) {
-            const char *owner = strcmp(nic->kind, "dummy") ? bridge_owner(nic->name) : NULL;
+            const char *owner = strcmp(nic->kind, "dummy") ? bridge_owner(given) : NULL;
             *text = owner && strcmp(nic->kind, "bond") && strcmp(nic->kind, "vlan") ? owner : kinds[i].text;
             return kinds[i].class;
         }
@@ -152,19 +156,21 @@ void shunt__nic_judge(shunt_topo_t *topo, shunt_topo_nic_t *nic, int over_physic
 
 void shunt__nic_set_speed(shunt_topo_t *topo, shunt_topo_nic_t *nic, int64_t mbits)
 {
+    const int64_t usual = nic->rdma ? DEFAULT_RDMA_MBITS : DEFAULT_MBITS;
+
     nic->rate_known = 1;
     if (mbits <= 0) {
         nic->rate_known = 0;
-        nic->reason = shunt__arena_print(&topo->arena, "speed unknown (%lld), taken for %d Gbit/s", (long long)mbits,
-                                         DEFAULT_MBITS / 1000);
-        mbits = DEFAULT_MBITS;
+        nic->reason = mbits ? shunt__arena_print(&topo->arena, "speed unknown (%lld), taken for %d Gbit/s", (long long)mbits, (int)(usual / 1000))
+                            : shunt__arena_print(&topo->arena, "speed unknown, taken for %d Gbit/s", (int)(usual / 1000));
+        mbits = usual;
     } else if (mbits > 3200000) {
         /* No port is that fast: the number is in kbit/s, or it is rubbish. */
         int64_t thousandth = mbits / 1000;
         nic->rate_known = thousandth <= 3200000;
         nic->reason = shunt__arena_print(&topo->arena, "speed %lld Mbit/s can't be, taken for %lld", (long long)mbits,
-                                         (long long)(nic->rate_known ? thousandth : DEFAULT_MBITS));
-        mbits = nic->rate_known ? thousandth : DEFAULT_MBITS;
+                                         (long long)(nic->rate_known ? thousandth : usual));
+        mbits = nic->rate_known ? thousandth : usual;
     } else if (mbits < 1000 && (nic->rdma || nic->layer == SHUNT_TOPO_LINK_INFINIBAND)) {
         nic->reason = shunt__arena_print(&topo->arena, "speed %lld Mbit/s is no RDMA NIC's, taken for %lld Gbit/s",
                                          (long long)mbits, (long long)mbits);
@@ -214,19 +220,6 @@ static int64_t members_speed(const struct shunt__interfaces *in, const struct sh
     return best;
 }
 
-static void parse_pci(const char *text, struct shunt__pci *pci)
-{
-    unsigned domain, bus, device, function;
-
-    if (sscanf(text, "%x:%x:%x.%x", &domain, &bus, &device, &function) != 4 || bus > 255 || device > 31 || function > 7)
-        return;
-    pci->present = 1;
-    pci->domain = domain;
-    pci->bus = (unsigned char)bus;
-    pci->device = (unsigned char)device;
-    pci->function = (unsigned char)function;
-}
-
 static const struct shunt__rdma_port *port_of(const struct shunt__interfaces *in, const char *name)
 {
     for (unsigned p = 0; p < in->n_ports; p++)
@@ -235,21 +228,51 @@ static const struct shunt__rdma_port *port_of(const struct shunt__interfaces *in
     return NULL;
 }
 
+/* The NIC that a file or hwloc already has for this interface or RDMA port, not yet taken by another. */
+static struct shunt__object *find_nic(shunt_topo_t *topo, const struct shunt__interface *i, const struct shunt__rdma_port *p,
+                                      const shunt_topo_pci_t *pci)
+{
+    struct shunt__object *near = NULL;
+
+    for (unsigned k = 0; k < topo->n_all; k++) {
+        struct shunt__object *o = topo->all[k];
+        if (o->pub.type != SHUNT_TOPO_NIC || o->is_live)
+            continue;
+        const shunt_topo_nic_t *n = o->u.nic;
+        if (i && n->name && strcmp(n->name, i->name) == 0)
+            return o;
+        if (p && n->rdma && strcmp(n->rdma, p->device) == 0 && (!n->rdma_port || n->rdma_port == p->port))
+            return o;
+        if (pci && !near && o->pub.pci && o->pci.domain == pci->domain && o->pci.bus == pci->bus &&
+            o->pci.device == pci->device && o->pci.function == pci->function)
+            near = o;
+    }
+    return near;
+}
+
 static void add_one(shunt_topo_t *topo, const struct shunt__interfaces *in, const struct shunt__interface *i,
-                    const struct shunt__rdma_port *p,
-                    struct shunt__object *(*place)(shunt_topo_t *, const char *, void *), void *arg)
+                    const struct shunt__rdma_port *p)
 {
     const char *pci = i && *i->device ? i->device : p ? p->pci : "";
-    struct shunt__object *parent = place && strchr(pci, ':') ? place(topo, pci, arg) : NULL, *o;
+    struct shunt__object *o;
     const struct shunt__interface *master = i && i->master ? by_index(in, i->master) : NULL;
+    static const shunt_topo_nic_t blank = {0};
+    shunt_topo_pci_t address = {0};
+    int on_pci = shunt__pci_parse(pci, &address) == 0;
     shunt_topo_nic_t *nic;
 
-    o = shunt__topo_add(topo, parent ? parent : topo->host, SHUNT_TOPO_NIC, i ? i->name : p->device);
+    o = find_nic(topo, i, p, on_pci ? &address : NULL);
+    if (o)
+        o->pub.name = shunt__arena_text(&topo->arena, i ? i->name : p->device, 64);
+    else
+        o = shunt__topo_add(topo, topo->host, SHUNT_TOPO_NIC, i ? i->name : p->device);
     if (!o)
         return;
     nic = o->u.nic;
-    if (strchr(pci, ':'))
-        parse_pci(pci, &o->pci);
+    *nic = blank;
+    o->is_live = 1;
+    if (on_pci && !o->pub.pci)
+        shunt__object_set_pci(o, &address);
     o->pub.numa = i && i->numa >= 0 ? i->numa : p ? p->numa : -1;
     nic->name = o->pub.name;
     nic->rdma = p ? shunt__arena_text(&topo->arena, p->device, sizeof(p->device)) : NULL;
@@ -294,16 +317,23 @@ static void add_one(shunt_topo_t *topo, const struct shunt__interfaces *in, cons
     shunt__nic_judge(topo, nic, over_physical(in, i, 0), master && strcmp(master->kind, "vrf") ? master->name : NULL);
 }
 
-void shunt__nics_add(shunt_topo_t *topo, const struct shunt__interfaces *in,
-                     struct shunt__object *(*place)(shunt_topo_t *topo, const char *pci, void *arg), void *arg)
+void shunt__nics_add(shunt_topo_t *topo, const struct shunt__interfaces *in, const char *absent)
 {
     for (unsigned k = 0; k < in->n; k++)
-        add_one(topo, in, &in->interface[k], port_of(in, in->interface[k].name), place, arg);
+        add_one(topo, in, &in->interface[k], port_of(in, in->interface[k].name));
     for (unsigned p = 0; p < in->n_ports; p++) {
         unsigned k = 0;
         while (k < in->n && strcmp(in->interface[k].name, in->port[p].interface) != 0)
             k++;
         if (k == in->n)
-            add_one(topo, in, NULL, &in->port[p], place, arg);
+            add_one(topo, in, NULL, &in->port[p]);
+    }
+    for (unsigned k = 0; k < topo->n_all; k++) {
+        struct shunt__object *o = topo->all[k];
+        if (o->pub.type != SHUNT_TOPO_NIC || o->is_live || o->u.nic->tier == SHUNT_TOPO_TIER_UNUSABLE)
+            continue;
+        o->u.nic->tier = SHUNT_TOPO_TIER_UNUSABLE;
+        o->u.nic->state = SHUNT_TOPO_NIC_DOWN;
+        o->u.nic->reason = absent;
     }
 }

@@ -331,7 +331,7 @@ static void take_best(struct choice *c)
             set(c, r, SHUNT_TOPO_RAIL_UNUSED, "%s: under a tenth of the fastest (name it in SHUNT_RAILS to use it)%s",
                 describe_rate(c, r->nic), "");
         else
-            set(c, r, SHUNT_TOPO_RAIL_USED, "%s, %s", r->nic->reason, describe_rate(c, r->nic));
+            set(c, r, SHUNT_TOPO_RAIL_USED, r->nic->rate_known ? "%s, %s" : "%s", r->nic->reason, describe_rate(c, r->nic));
     }
 }
 

@@ -62,7 +62,7 @@ static const char *choose(const char *own, const char *hca, const char *ifname, 
     rails = NULL;
     if (!topo) {
         shunt__topo_new("live", &topo);
-        shunt__nics_add(topo, &machine, NULL, NULL);
+        shunt__nics_add(topo, &machine, "absent");
         shunt__topo_finish(&topo);
     }
     st = shunt_topo_rails(topo, &opt, &rails);

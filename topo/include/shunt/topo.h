@@ -53,6 +53,7 @@ typedef enum shunt_topo_type {
     SHUNT_TOPO_GPU,
     SHUNT_TOPO_NIC,      /* one port of a network device */
     SHUNT_TOPO_NVSWITCH, /* joins GPUs by NVLink */
+    SHUNT_TOPO_DEVICE,   /* a PCI device of a kind that the source doesn't tell */
     SHUNT_TOPO_N_TYPES
 } shunt_topo_type_t;
 
@@ -119,12 +120,35 @@ typedef struct shunt_topo_nic {
     const shunt_topo_address_t *addresses; /* global ones first, IPv4 before IPv6 */
 } shunt_topo_nic_t;
 
+typedef struct shunt_topo_pci {
+    uint32_t domain;
+    uint8_t bus, device, function;
+    uint32_t class_id;  /* 24 bits: class, subclass, programming interface; 0 if unknown */
+    uint16_t vendor, product, sub_vendor, sub_product; /* 0 if unknown */
+    uint32_t speed;     /* of the link to the parent, MT/s per lane (8000 is 8 GT/s); 0 if unknown */
+    uint32_t width;     /* lanes; 0 if unknown */
+} shunt_topo_pci_t;
+
+typedef struct shunt_topo_gpu {
+    int dev;            /* the driver's number; -1 if unknown */
+    int rank;           /* in the job that wrote the file; -1 if none */
+    int sm;             /* compute capability (80), or an AMD GPU's compute units (304); 0 if unknown */
+    const char *gcn;    /* an AMD GPU's architecture ("gfx942"), or NULL */
+    int arch;           /* RCCL's bit field of that name; 0 if none */
+    int gdr;            /* NICs can reach its memory: 1, 0, or -1 if unknown */
+    const char *model;  /* "Tesla V100-SXM3-32GB", or NULL */
+    int is_display;     /* nonzero: drives a console, computes nothing (a server's management chip) */
+} shunt_topo_gpu_t;
+
 struct shunt_topo_object {
     shunt_topo_type_t type;
     unsigned index;                /* counts the objects of its type in this topology, from 0 */
     const char *name;              /* unique in this topology: "NUMA 0", "GPU 3", "mlx5_0", "0000:3b:00.0" */
     int numa;                      /* operating system's number of the nearest NUMA node; -1 if unknown */
+    const char *note;              /* what is odd about it, or NULL */
+    const shunt_topo_pci_t *pci;   /* NULL if it is no PCI device */
     const shunt_topo_nic_t *nic;   /* set for NICs only */
+    const shunt_topo_gpu_t *gpu;   /* set for GPUs only */
 };
 
 /*
@@ -133,6 +157,30 @@ struct shunt_topo_object {
  * interfaces can't be read. On success *topo is the caller's, to be given to shunt_topo_destroy().
  */
 SHUNT_API shunt_status_t shunt_topo_load_live(int nics_only, shunt_topo_t **topo);
+
+/*
+ * From a file: hwloc XML (lstopo's exports, of hwloc 1 to 3), or NCCL's or RCCL's topology XML (what NCCL_TOPO_FILE
+ * takes and NCCL_TOPO_DUMP_FILE gives), told apart by their root element; or a packed topology. "-" is the
+ * standard input. SHUNT_ERR_NOT_FOUND, SHUNT_ERR_FORMAT (names line and what is wrong), SHUNT_ERR_LIMIT (beyond
+ * 16 MiB, 65,536 elements or 64 levels). No entity is expanded and nothing else is opened.
+ */
+SHUNT_API shunt_status_t shunt_topo_load_file(const char *path, shunt_topo_t **topo);
+
+/* The same from memory; `name` is for error texts, may be NULL. `data` needs no final 0 and may go after the call. */
+SHUNT_API shunt_status_t shunt_topo_load_memory(const char *name, const void *data, size_t size, shunt_topo_t **topo);
+
+/*
+ * From a description in hwloc's synthetic notation ("pack:2 numa:2 core:12 pu:2"), optionally followed by '+' and
+ * the devices of each NUMA node: "pack:2 numa:2 core:12 pu:2 + switch:1 gpu:2 nic:1@400g" is two GPUs and one NIC of
+ * 400 Gbit/s under each of the four PCI switches. "nvlink:18" joins all GPUs through an NVSwitch.
+ */
+SHUNT_API shunt_status_t shunt_topo_load_synthetic(const char *description, shunt_topo_t **topo);
+
+/*
+ * The live host as NCCL_TOPO_FILE would have it: if that is set and readable, that file with the live host's NIC
+ * states put in; else the live host. NCCL_TOPO_DUMP_FILE is written where it is set.
+ */
+SHUNT_API shunt_status_t shunt_topo_load(shunt_topo_t **topo);
 
 /* Frees the topology and all its objects. NULL is allowed. */
 SHUNT_API void shunt_topo_destroy(shunt_topo_t *topo);
@@ -148,6 +196,112 @@ SHUNT_API const shunt_topo_object_t *shunt_topo_get(const shunt_topo_t *topo, sh
  * device names with or without port ("mlx5_0:1"), interface names and PCI addresses ("0000:3b:00.0", "3b:00.0").
  */
 SHUNT_API const shunt_topo_object_t *shunt_topo_find(const shunt_topo_t *topo, const char *name);
+
+/* The object above in the tree; NULL above the host. */
+SHUNT_API const shunt_topo_object_t *shunt_topo_parent(const shunt_topo_object_t *object);
+
+/* The index-th child, NULL beyond the last. Cost: O(index). */
+SHUNT_API const shunt_topo_object_t *shunt_topo_child(const shunt_topo_object_t *object, unsigned index);
+
+/* "live", "hwloc", "NCCL", "synthetic"; what the host calls itself ("" if unknown); what is odd about the whole, a
+ * line each ("" if nothing). Owned by the topology. */
+SHUNT_API const char *shunt_topo_source(const shunt_topo_t *topo);
+SHUNT_API const char *shunt_topo_host_name(const shunt_topo_t *topo);
+SHUNT_API const char *shunt_topo_notes(const shunt_topo_t *topo);
+
+/* The identity of the topology's host: of a live one shunt_host_id()'s, of a file a hash of its content. */
+SHUNT_API void shunt_topo_host_id(const shunt_topo_t *topo, shunt_host_id_t *id);
+
+/* The NUMA node that a CPU (operating system's number) belongs to, or NULL. */
+SHUNT_API const shunt_topo_object_t *shunt_topo_numa_of_cpu(const shunt_topo_t *topo, unsigned cpu);
+
+/* ---- paths ---- */
+
+/* In NCCL's and nvidia-smi's words, best first. */
+typedef enum shunt_topo_class {
+    SHUNT_TOPO_LOC,  /* the same object */
+    SHUNT_TOPO_NVL,  /* NVLink, xGMI or C2C, directly or through NVSwitches */
+    SHUNT_TOPO_PIX,  /* at most one PCI switch */
+    SHUNT_TOPO_PXB,  /* several PCI switches, no host bridge */
+    SHUNT_TOPO_PHB,  /* a PCI host bridge: through the CPU */
+    SHUNT_TOPO_NODE, /* two host bridges of one NUMA node */
+    SHUNT_TOPO_SYS,  /* between NUMA nodes */
+    SHUNT_TOPO_NET   /* between hosts */
+} shunt_topo_class_t;
+
+/* "LOC", "NVL", ...; never NULL; static. */
+SHUNT_API const char *shunt_topo_class_name(shunt_topo_class_t path_class);
+
+typedef struct shunt_topo_path {
+    shunt_topo_class_t path_class;
+    double bandwidth;    /* bytes per second one way, what large transfers reach; the lowest of the hops */
+    unsigned links;      /* NVL: parallel links; else 0 */
+    const shunt_topo_object_t *narrow; /* the object whose link to its parent is the lowest hop; NULL if it is none of those */
+    unsigned n_hops;     /* objects on the way, both ends included; at most 130 */
+    const shunt_topo_object_t *hop[130];
+} shunt_topo_path_t;
+
+/*
+ * How bytes get from `from` to `to`, objects of one topology. Through PCI: as NCCL classifies them (switch chips
+ * that show as two levels count once); bandwidths are 85 % of the link's rate after encoding, between NUMA nodes
+ * what NCCL assumes for the CPU. A PCI link of unknown speed counts as generation 3 x16. Ends of which one is a
+ * NIC are also bounded by its rate. Cost: O(depth of the tree + NVLinks). SHUNT_ERR_INVALID for NULL.
+ */
+SHUNT_API shunt_status_t shunt_topo_path(const shunt_topo_t *topo, const shunt_topo_object_t *from,
+                                         const shunt_topo_object_t *to, shunt_topo_path_t *path);
+
+/*
+ * The NICs nearest to an object (a GPU, a NUMA node, ...) among those that would carry data by default (see
+ * shunt_topo_rails()): those of the best path class, of them those with the highest bandwidth, of them those that the
+ * tree joins to it lowest. Writes at most `room` to `nics`, sets *n to how many there are (0 if no NIC is usable).
+ * Cost: O(NICs x depth of the tree).
+ */
+SHUNT_API shunt_status_t shunt_topo_nearest_nics(const shunt_topo_t *topo, const shunt_topo_object_t *object,
+                                                 const shunt_topo_object_t **nics, unsigned room, unsigned *n);
+
+/* The same for a CPU (operating system's number): the NICs nearest to its NUMA node. */
+SHUNT_API shunt_status_t shunt_topo_nearest_nics_of_cpu(const shunt_topo_t *topo, unsigned cpu,
+                                                        const shunt_topo_object_t **nics, unsigned room, unsigned *n);
+
+/* Where the helper thread that drives a NIC, and the buffers it copies through, are best put. */
+typedef struct shunt_topo_binding {
+    int numa;            /* NUMA node for the buffers; -1: anywhere */
+    unsigned n_cpus;     /* CPUs of it that this process may use; 0: anywhere */
+    unsigned cpu[1024];  /* the first 1024 of them, last cores first: interrupts and the job sit on the first ones */
+    char reason[160];
+} shunt_topo_binding_t;
+
+SHUNT_API shunt_status_t shunt_topo_binding(const shunt_topo_t *topo, const shunt_topo_object_t *nic,
+                                            shunt_topo_binding_t *binding);
+
+/* ---- writing ---- */
+
+typedef enum shunt_topo_format {
+    SHUNT_TOPO_TEXT,   /* a tree of what matters for communication */
+    SHUNT_TOPO_MATRIX, /* GPUs x GPUs and NICs with path classes, as nvidia-smi topo -m has it */
+    SHUNT_TOPO_JSON,   /* arrays gpus, nics, numa, switches, paths */
+    SHUNT_TOPO_SVG,
+    SHUNT_TOPO_DOT,    /* for Graphviz */
+    SHUNT_TOPO_NCCL,   /* within the limits of NCCL's parser, else SHUNT_ERR_LIMIT; RCCL's variant if there are AMD GPUs */
+    SHUNT_TOPO_HWLOC   /* hwloc 2 XML */
+} shunt_topo_format_t;
+
+/* Writes a topology. *text is the caller's, freed with free(); it ends with a 0 that *size (may be NULL) doesn't count. */
+SHUNT_API shunt_status_t shunt_topo_export(const shunt_topo_t *topo, shunt_topo_format_t format, char **text, size_t *size);
+
+/*
+ * The compact form that ranks exchange: little-endian, versioned, checksummed. *data is the caller's, freed with
+ * free(). Unpacking checks everything and takes foreign bytes: SHUNT_ERR_FORMAT says what is wrong.
+ */
+SHUNT_API shunt_status_t shunt_topo_pack(const shunt_topo_t *topo, void **data, size_t *size);
+SHUNT_API shunt_status_t shunt_topo_unpack(const void *data, size_t size, shunt_topo_t **topo);
+
+/*
+ * What changed from `before` to `after`, a line each: a device gone or new, a link or port slower, a NIC down, a
+ * NUMA node smaller. Devices are matched by PCI address, else by name. *text ("" if nothing changed) is the
+ * caller's, freed with free(); *changes (may be NULL) counts its lines.
+ */
+SHUNT_API shunt_status_t shunt_topo_diff(const shunt_topo_t *before, const shunt_topo_t *after, char **text, unsigned *changes);
 
 /* ---- which NICs are rails ---- */
 
