@@ -293,7 +293,8 @@ static void watch(struct sock_conn *c, uint64_t now)
     } else if (!c->stalled_since || info.tcpi_bytes_acked != c->acked) {
         c->acked = info.tcpi_bytes_acked;
         c->stalled_since = now;
-    } else if (now - c->stalled_since >= c->rail->timeout)
+    } else if (now - c->stalled_since >= c->rail->timeout && info.tcpi_last_ack_recv * SHUNT__MS >= c->rail->timeout)
+        /* an acknowledgement that repeats itself is one of a kernel that is there but has no room */
         shunt__sock_fail(c, SHUNT_ERR_RAIL, "nothing was acknowledged for %.1f s",
                          (double)(now - c->stalled_since) / 1e9);
 }
