@@ -13,6 +13,7 @@
 #include "comm/boot/boot.h"
 #include "comm/core/agree.h"
 #include "comm/core/engine.h"
+#include "comm/rail/carrier.h"
 #include "config.h"
 
 #define LINGER (300 * SHUNT__MS)
@@ -121,6 +122,25 @@ static shunt_status_t open_rails(struct shunt_context *ctx)
     return st;
 }
 
+static void on_interface(void *arg, int rail, int up, const char *why)
+{
+    shunt__path_carrier(arg, rail, up, why);
+}
+
+/* Losing the carrier of its interface ends a rail at once. Without the news, silence does, a little later. */
+static void watch_interfaces(struct shunt_context *ctx)
+{
+    if (shunt__carrier_open(&ctx->poller, on_interface, ctx, &ctx->carrier) != SHUNT_OK) {
+        shunt__log(SHUNT__LOG_WARN, "lost carriers will be noticed late: %s", shunt_error_text());
+        return;
+    }
+    for (int i = 0; i < ctx->n_rails; i++) {
+        const struct shunt__rail_params *p = &ctx->rails[i]->params;
+        if (*p->ip && *p->device && shunt__carrier_watch(ctx->carrier, i, p->device, p->ip) != SHUNT_OK)
+            shunt__log(SHUNT__LOG_WARN, "rail %s is not watched: %s", ctx->rails[i]->name, shunt_error_text());
+    }
+}
+
 static shunt_status_t fill_card(struct shunt_context *ctx)
 {
     shunt_host_id_t host;
@@ -164,6 +184,7 @@ static void free_context(struct shunt_context *ctx)
     }
     for (int i = 0; i < ctx->n_rails; i++)
         ctx->rails[i]->ops->close(ctx->rails[i]);
+    shunt__carrier_close(ctx->carrier);
     shunt__poller_close(&ctx->poller);
     shunt__health_close(ctx->health);
     shunt__config_free(&ctx->config);
@@ -216,6 +237,8 @@ shunt_status_t shunt_context_create(const shunt_context_params_t *params, shunt_
         st = fill_card(ctx);
     if (st == SHUNT_OK)
         st = open_rails(ctx);
+    if (st == SHUNT_OK)
+        watch_interfaces(ctx);
     if (st == SHUNT_OK)
         st = shunt__progress_start(ctx);
     if (st != SHUNT_OK) {

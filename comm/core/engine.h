@@ -216,6 +216,7 @@ struct shunt_context {
     struct shunt__rail *rails[SHUNT__MAX_RAILS];
     int rail_up[SHUNT__MAX_RAILS]; /* carrier */
     int n_rails;
+    struct shunt__carrier *carrier; /* watches the rails' interfaces; NULL: can't */
     struct shunt__card card; /* this process's own */
     char name[32];
     struct shunt__peer *peers[SHUNT__HASH];

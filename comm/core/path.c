@@ -416,6 +416,25 @@ static void on_carrier(void *engine, struct shunt__rail *rail, int up, const cha
     shunt__path_carrier(engine, rail->params.index, up, why);
 }
 
+/* The peer's rank in the largest communicator that it shares with this process. */
+static const char *on_peer(void *engine, const struct shunt__link *link)
+{
+    static __thread char name[12];
+    const struct shunt__peer *peer = shunt__path_of((struct shunt__link *)(uintptr_t)link)->peer;
+    struct shunt_context *ctx = engine;
+    int size = 0, rank;
+
+    snprintf(name, sizeof(name), "?");
+    for (struct shunt__list *n = ctx->all_comms.next; n != &ctx->all_comms; n = n->next) {
+        const struct shunt_comm *comm = shunt__container(n, struct shunt_comm, all);
+        if (comm->size > size && (rank = shunt__comm_rank_of(comm, peer)) >= 0) {
+            size = comm->size;
+            snprintf(name, sizeof(name), "%d", rank);
+        }
+    }
+    return name;
+}
+
 void shunt__path_carrier(struct shunt_context *ctx, int rail, int up, const char *why)
 {
     if (ctx->rail_up[rail] == up)
@@ -440,7 +459,8 @@ void shunt__path_events(struct shunt__rail_events *e)
     *e = (struct shunt__rail_events){
         .hello = on_hello, .incoming = on_incoming, .welcome = on_welcome, .established = on_established,
         .down = on_down, .land = on_land, .frame = on_frame, .damaged = on_damaged, .sent = on_sent,
-        .consumed = on_consumed, .writable = on_writable, .carrier = on_carrier};
+        .consumed = on_consumed, .writable = on_writable, .carrier = on_carrier,
+        .peer = on_peer};
 }
 
 /* ---- what time brings ---- */

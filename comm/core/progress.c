@@ -18,6 +18,7 @@
 #include <unistd.h>
 #include "comm/core/agree.h"
 #include "comm/core/engine.h"
+#include "comm/rail/carrier.h"
 
 #define TICK (10 * SHUNT__MS)
 #define ACK_DELAY (100 * SHUNT__US)
@@ -94,6 +95,8 @@ static int pump(struct shunt_context *ctx, int idle)
 
 static void tick(struct shunt_context *ctx)
 {
+    if (ctx->carrier)
+        shunt__carrier_tick(ctx->carrier, ctx->now);
     for (int i = 0; i < ctx->n_rails; i++)
         if (ctx->rails[i]->ops->tick)
             ctx->rails[i]->ops->tick(ctx->rails[i], ctx->now);

@@ -79,8 +79,9 @@ shunt_status_t shunt__inet_parse(const char *ip, const char *device, struct sock
             *zone++ = 0;
         if (inet_pton(AF_INET6, text, &v6(&a)->sin6_addr) == 1) {
             a.ss_family = AF_INET6;
-            if (is_link_local(&a))
-                v6(&a)->sin6_scope_id = if_nametoindex(zone ? zone : device);
+            if (is_link_local(&a)) /* a zone is a name or a number */
+                v6(&a)->sin6_scope_id = zone && *zone >= '0' && *zone <= '9' ? (uint32_t)strtoul(zone, NULL, 10)
+                                                                             : if_nametoindex(zone ? zone : device);
             *address = a;
             return SHUNT_OK;
         }
