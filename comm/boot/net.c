@@ -86,7 +86,7 @@ socklen_t shunt__boot_address_to(const struct shunt__boot_address *address, stru
 
 int shunt__boot_address_loopback(const struct shunt__boot_address *address)
 {
-    return address->family == 4 ? address->ip[0] == 127 : IN6_IS_ADDR_LOOPBACK((const struct in6_addr *)address->ip);
+    return address->family == 4 ? address->ip[0] == 127 : memcmp(address->ip, &in6addr_loopback, 16) == 0;
 }
 
 int shunt__boot_address_same_ip(const struct shunt__boot_address *a, const struct shunt__boot_address *b)

@@ -376,12 +376,15 @@ static void *run(void *arg)
 {
     struct shunt__boot_root *root = arg;
     struct shunt__boot_link **links;
+    uint64_t woken;
 
     while (!wait_for_something(root)) {
         progress(root);
         if (root->phase == OVER && shunt__now() - root->over_since > LINGER)
             break;
     }
+    if (read(root->wake, &woken, sizeof(woken)) < 0)
+        woken = 0; /* not closed by anybody: it has lingered long enough */
     /* Who is done has been told so by the tree, which then stands for all: from there on nobody needs the root. */
     root->polls.n = 0;
     for (int i = 0; i < root->size; i++)
