@@ -29,17 +29,18 @@ static int sweep(const struct job *j, const struct kind *k)
 
     for (size_t size = j->o.min; size <= j->o.max;) {
         size_t count = k->sized ? size / w / ranks : 0;
-        struct reading out, in;
+        int do_out = !k->in_place || j->o.place != 'i', do_in = k->in_place && j->o.place != 'o';
+        struct reading out = {0}, in = {0};
 
         if (j->o.explain && j->rank == 0)
             explain(j, k, count);
-        if (measure(j, k, count, 0, &out) != SHUNT_OK)
+        if (do_out && measure(j, k, count, 0, &out) != SHUNT_OK)
             return complain(j, k->name);
-        if (k->in_place && measure(j, k, count, 1, &in) != SHUNT_OK)
+        if (do_in && measure(j, k, count, 1, &in) != SHUNT_OK)
             return complain(j, k->name);
-        wrong += out.wrong + (k->in_place ? in.wrong : 0);
+        wrong += out.wrong + in.wrong;
         if (j->rank == 0)
-            report_line(j, k, &out, k->in_place ? &in : NULL);
+            report_line(j, k, do_out ? &out : NULL, do_in ? &in : NULL);
         if (!k->sized)
             break;
         if (j->o.factor && size == 0)

@@ -23,6 +23,7 @@ static void usage(FILE *f)
                "  -o, --op OPERATOR      sum (default), prod, min, max, avg\n"
                "  -r, --root RANK        of broadcast, reduce, gather, scatter (default 0)\n"
                "  -c, --check 0|1        compare results with what they must be (default 1)\n"
+               "      --place out|in     only out of place, or only in place (default: both)\n"
                "      --explain          say which algorithm each size takes, and why\n"
                "      --json FILE        also write the results there (rank 0)\n"
                "      --help, --version\n");
@@ -72,7 +73,7 @@ static int number_of(const char *text, int least)
 
 void options_parse(struct options *o, int argc, char **argv)
 {
-    enum { HELP = 256, VERSION, JSON, EXPLAIN };
+    enum { HELP = 256, VERSION, JSON, EXPLAIN, PLACE };
     static const struct option longs[] = {
         {"minbytes", required_argument, NULL, 'b'}, {"maxbytes", required_argument, NULL, 'e'},
         {"stepfactor", required_argument, NULL, 'f'}, {"stepbytes", required_argument, NULL, 'i'},
@@ -80,6 +81,7 @@ void options_parse(struct options *o, int argc, char **argv)
         {"datatype", required_argument, NULL, 'd'}, {"op", required_argument, NULL, 'o'},
         {"root", required_argument, NULL, 'r'}, {"check", required_argument, NULL, 'c'},
         {"json", required_argument, NULL, JSON}, {"explain", no_argument, NULL, EXPLAIN},
+        {"place", required_argument, NULL, PLACE},
         {"help", no_argument, NULL, HELP}, {"version", no_argument, NULL, VERSION}, {NULL, 0, NULL, 0}};
     int c, have_max = 0;
 
@@ -122,6 +124,11 @@ void options_parse(struct options *o, int argc, char **argv)
             break;
         case JSON:
             o->json = optarg;
+            break;
+        case PLACE:
+            if (strcmp(optarg, "out") != 0 && strcmp(optarg, "in") != 0)
+                mistake("neither out nor in", optarg);
+            o->place = optarg[0];
             break;
         case EXPLAIN:
             o->explain = 1;

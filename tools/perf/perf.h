@@ -14,6 +14,7 @@ struct options {
     const char *op_name; /* what is measured */
     size_t min, max, step;
     int factor, iters, warmup, check, root, explain;
+    char place; /* 'o', 'i': that pass only */
     shunt_type_t type;
     shunt_op_t op;
     const char *json;

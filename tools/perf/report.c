@@ -49,18 +49,19 @@ static void keep(int which, const struct reading *r)
 void report_head(const struct job *j, const struct kind *k)
 {
     const struct options *o = &j->o;
+    int passes = k->in_place && !o->place ? 2 : 1;
 
     printf("# shunt-perf %s %s: %d rank%s on %d host%s, %s", shunt_version(), k->name, j->size, j->size == 1 ? "" : "s",
            shunt_comm_hosts(j->comm), shunt_comm_hosts(j->comm) == 1 ? "" : "s", shunt_type_name(o->type));
     if (k->reduces)
         printf(", %s", shunt_op_name(o->op));
     printf(", %d warm-up and %d timed per size\n", o->warmup, o->iters);
-    printf("#%12s %12s %10s %8s  %10s %7s %7s %6s", "size", "count", "type", "redop", "time", "algbw", "busbw", "#wrong");
-    if (k->in_place)
+    printf("#%12s %12s %10s %8s", "size", "count", "type", "redop");
+    for (int i = 0; i < passes; i++)
         printf("  %10s %7s %7s %6s", "time", "algbw", "busbw", "#wrong");
-    printf("\n#%12s %12s %10s %8s  %10s %7s %7s %6s", "(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "");
-    if (k->in_place)
-        printf("  %10s %7s %7s %6s", "in place", "(GB/s)", "(GB/s)", "");
+    printf("\n#%12s %12s %10s %8s", "(B)", "(elements)", "", "");
+    for (int i = 0; i < passes; i++)
+        printf("  %10s %7s %7s %6s", i || o->place == 'i' ? "in place" : "(us)", "(GB/s)", "(GB/s)", "");
     printf("\n");
     fflush(stdout);
 }
@@ -76,10 +77,14 @@ static void columns(const struct job *j, const struct reading *r)
 
 void report_line(const struct job *j, const struct kind *k, const struct reading *out, const struct reading *in)
 {
-    keep(0, out);
-    printf(" %12zu %12zu %10s %8s", out->size, out->count, shunt_type_name(j->o.type),
+    const struct reading *any = out ? out : in;
+
+    printf(" %12zu %12zu %10s %8s", any->size, any->count, shunt_type_name(j->o.type),
            k->reduces ? shunt_op_name(j->o.op) : "none");
-    columns(j, out);
+    if (out) {
+        keep(0, out);
+        columns(j, out);
+    }
     if (in) {
         keep(1, in);
         columns(j, in);
