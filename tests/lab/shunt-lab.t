@@ -34,7 +34,8 @@ if [ "$(id -u)" != 0 ] || ! unshare --net --mount true 2>/dev/null; then
 fi
 
 # What a failure leaves is removed as well.
-trap 'shunt-lab --name t$$ down; shunt-lab --name u$$ down' EXIT
+trap 'status=$?; shunt-lab --name t$$ down; shunt-lab --name u$$ down; exit $status' EXIT
+trap 'exit 143' TERM INT HUP
 
 # facts LINE: the numbers of probe's line, into the variables sent, received, ...
 pings() {

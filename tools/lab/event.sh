@@ -35,6 +35,9 @@ change_link() {
     esac
     save
     apply
+    case $what in
+        up | clear) await_link ;;
+    esac
 }
 
 # change_value WHAT DIRECTION VALUE...

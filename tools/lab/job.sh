@@ -96,26 +96,29 @@ stop_job() {
 }
 
 # await_job: waits for all parts. The first one that fails ends the others, unless they are to go on; its code is the
-# job's.
+# job's. A signal interrupts the wait after its trap has run, hence the look at every part.
 await_job() {
-    local pid status code=0 ended
+    local pid status code=0
     while [ ${#parts[@]} -gt 0 ]; do
-        status=0
-        ended=""
-        wait -n -p ended "${!parts[@]}" || status=$?
-        [ -n "${ended:-}" ] || continue # a signal; its trap has run
-        pid=$ended
-        if [ $status != 0 ] && [ $code = 0 ]; then
-            code=$status
-            if [ "$keep" = no ] && [ "$asked" = 0 ] && [ ${#parts[@]} -gt 1 ]; then
-                [ "$json" = yes ] || echo "shunt-lab: ending the ranks on the other hosts, ${parts[$pid]} failed" >&2
-                unset "parts[$pid]"
-                stop_job TERM 0
-                continue
-            fi
-        fi
-        unset "parts[$pid]"
+        wait -n "${!parts[@]}" || true
+        for pid in "${!parts[@]}"; do
+            [ ! -d "/proc/$pid" ] || continue
+            status=0
+            wait "$pid" || status=$?
+            [ $status = 0 ] || [ $code != 0 ] || part_failed "${parts[$pid]}" "$status"
+            unset "parts[$pid]"
+        done
     done
     [ "$asked" = 0 ] || code=$asked
     exit "$code"
+}
+
+# part_failed HOST CODE: the first failure decides; the ranks elsewhere are ended unless they are to go on.
+part_failed() {
+    code=$2
+    if [ "$keep" = yes ] || [ "$asked" != 0 ] || [ ${#parts[@]} -lt 2 ]; then
+        return
+    fi
+    [ "$json" = yes ] || echo "shunt-lab: $1 failed; ending the ranks on the other hosts" >&2
+    stop_job TERM 0
 }

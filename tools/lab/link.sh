@@ -37,6 +37,7 @@ plug() {
     inside "$near" ip link set "$device" up
     add_address
     apply
+    [ "${set[link]:-up}" = down ] || await_link
 }
 
 unplug() {
@@ -64,6 +65,19 @@ apply() {
     apply_delay
     apply_filter "$lab/switch" "$port" "$entrance" out in
     apply_filter "$near" "$device" "$device" in out
+}
+
+# await_link: returns when the two ends of the link at hand pass frames again, which the kernel does a little after it
+# was told.
+await_link() {
+    local end
+    for end in "$near $device" "$lab/switch $port"; do
+        # shellcheck disable=SC2016 # expanded in there
+        inside "${end% *}" sh -c 'for i in $(seq 100); do
+            [ "$(cat /sys/class/net/$1/operstate)" = up ] && exit 0
+            sleep 0.01
+        done' sh "${end##* }"
+    done
 }
 
 # apply_rate NAMESPACE DEVICE RATE: what DEVICE may send. The bucket holds 100 us of the rate, at least two frames; the
