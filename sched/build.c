@@ -231,14 +231,24 @@ static void limits(const struct shunt_sched_profile *pr, shunt_sched_kind_t kind
 static shunt_status_t build_dispatched(const struct shunt_sched_profile *pr, shunt_sched_kind_t kind,
                                        struct shunt_sched **schedule)
 {
-    int *in_flight = malloc(2 * (size_t)pr->p * sizeof(int));
-    shunt_status_t st;
+    int *in_flight = malloc(2 * (size_t)pr->p * sizeof(int)), split = shunt__sched_has_weight(pr);
+    struct shunt_sched_profile *healthy = NULL;
+    shunt_status_t st = SHUNT_OK;
 
     if (!in_flight)
         return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory for a schedule");
-    limits(pr, kind, in_flight, in_flight + pr->p);
-    struct shunt__dispatch rule = {in_flight, in_flight + pr->p, shunt__sched_has_weight(pr), 0, 0, NULL};
-    st = shunt__sched_dispatch(pr, &rule, schedule, NULL);
+    int *live = in_flight + pr->p;
+    limits(pr, kind, in_flight, live);
+    if (kind == SHUNT_SCHED_ZBH2) { /* its order knows nothing of delays */
+        st = shunt_sched_profile_copy(pr, &healthy);
+        for (int i = 0; i < pr->p && st == SHUNT_OK; i++)
+            st = shunt_sched_profile_set_link(healthy, i, 0, 0, 0, 0);
+        pr = healthy;
+    }
+    struct shunt__dispatch rule = {in_flight, live, split, SHUNT__BACKWARD_FIRST, 0, 0, NULL};
+    if (st == SHUNT_OK)
+        st = shunt__sched_dispatch(pr, &rule, schedule, NULL);
+    shunt_sched_profile_destroy(healthy);
     free(in_flight);
     if (st == SHUNT_OK)
         (*schedule)->kind = kind;

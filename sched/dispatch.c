@@ -27,6 +27,7 @@ struct dispatcher {
     double *look, *cells; /* look[stage]: when it may next have something to run */
     int *winner;          /* [1 ... leaves - 1]: the stage below that node which looks first; 1 is the root */
     int p, m, split, leaves;
+    enum shunt__precedence precedence;
     double patience, pace, next_forward; /* next_forward: when stage 0 may start one, at its pace */
     const unsigned char *weight_first;
 };
@@ -41,6 +42,8 @@ static int choose(const struct dispatcher *d, int i, double now, double *again)
     double forward = !may ? INFINITY : s->forward_in ? s->forward_in[s->forwards] : d->next_forward;
     int has_weight = d->split && s->weights < s->backwards;
 
+    if (forward <= now && (d->precedence == SHUNT__FORWARD_FIRST || (d->precedence == SHUNT__FIRST_COME && forward < backward)))
+        return SHUNT_SCHED_F;
     if (backward <= now)
         return d->split ? SHUNT_SCHED_I : SHUNT_SCHED_B;
     if (has_weight && d->weight_first && d->weight_first[i])
@@ -169,7 +172,7 @@ static double dispatch(struct dispatcher *d)
 shunt_status_t shunt__sched_dispatch(const struct shunt_sched_profile *profile, const struct shunt__dispatch *rule,
                                      struct shunt_sched **schedule, double *makespan)
 {
-    struct dispatcher d = {.p = profile->p, .m = profile->m, .split = rule->split, .patience = rule->patience, .pace = rule->pace,
+    struct dispatcher d = {.p = profile->p, .m = profile->m, .split = rule->split, .patience = rule->patience, .pace = rule->pace, .precedence = rule->precedence,
                            .weight_first = rule->weight_first};
     struct shunt_sched *s = NULL;
     size_t p = (size_t)profile->p;

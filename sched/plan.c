@@ -45,27 +45,112 @@ const char *shunt_sched_plan_reason(const shunt_sched_plan_t *plan)
     return plan ? plan->reason : "";
 }
 
-/* All searches of one form of backward. The amount of search is counted in simulated operations: a constant, more for
- * large pipelines, whose operations are many, and more for small ones, where each order can still be improved. */
-static shunt_status_t search_form(struct shunt__search *search, int split, double effort)
+/* All searches of one form of backward. */
+static shunt_status_t search_form(struct shunt__search *search, int split, double budget, int with_orders)
 {
     const struct shunt_sched_profile *pr = search->profile;
     shunt_status_t st = SHUNT_OK;
-    double size = (double)pr->p * pr->m;
 
     search->split = split;
     search->bound = shunt_sched_lower_bound(pr, split);
-    search->left = effort * (0.7e6 + 450 * size + 3e6 / (1 + size * size / 160000));
+    search->left = budget;
     if (!split) {
         search->family = "1F1B order with warm-up counts from the closed form and a local search";
         st = shunt__search_warmup(search, 0.3);
     }
     if (st == SHUNT_OK && search->makespan > search->bound * (1 + 1e-12)) {
         search->family = split ? "split backward, input gradients first, weight gradients in the gaps" : "a readiness-first order";
-        st = shunt__search_dispatch(search, 0.3);
+        st = shunt__search_dispatch(search, with_orders ? 0.3 : 1);
     }
-    if (st == SHUNT_OK)
+    if (st == SHUNT_OK && with_orders)
         st = shunt__search_orders(search, 1);
+    return st;
+}
+
+static double total_peak(const struct shunt_sched *s)
+{
+    double sum = 0;
+
+    for (int i = 0; i < s->p; i++)
+        sum += shunt_sched_peak_live(s, i);
+    return sum;
+}
+
+/* Looks for an order as fast that keeps fewer micro-batches alive: the least limits above those of 1F1B that still do. */
+static shunt_status_t trim(struct shunt__search *search, double budget)
+{
+    const struct shunt_sched_profile *pr = search->profile;
+    int *live = malloc(2 * (size_t)pr->p * sizeof(int)), low = 0, high = 0;
+    struct shunt__dispatch rule = {live + pr->p, live, search->split, SHUNT__BACKWARD_FIRST, 0, 0, NULL};
+    shunt_status_t st = SHUNT_OK;
+
+    if (!live)
+        return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory to plan %d stages", pr->p);
+    for (int i = 0; i < pr->p && !shunt__sched_warmup_form(search->best); i++) {
+        int above = (int)shunt_sched_peak_live(search->best, i) - (pr->p - i);
+        high = above > high ? above : high;
+    }
+    for (; low < high && st == SHUNT_OK && budget > 0; budget -= DISPATCH_COST * (double)search->best->offset[pr->p]) {
+        int more = (low + high) / 2;
+        struct shunt_sched *s;
+        double t;
+        for (int i = 0; i < pr->p; i++) {
+            live[i] = pr->p - i + more < search->cap[i] ? pr->p - i + more : search->cap[i];
+            live[pr->p + i] = pr->m;
+        }
+        st = shunt__sched_dispatch(pr, &rule, &s, &t);
+        if (st != SHUNT_OK)
+            break;
+        if (t > search->makespan * (1 + 1e-9)) {
+            low = more + 1;
+            shunt_sched_destroy(s);
+            continue;
+        }
+        high = more;
+        if (total_peak(s) < total_peak(search->best)) {
+            shunt_sched_destroy(search->best);
+            search->best = s;
+            search->makespan = t;
+        } else
+            shunt_sched_destroy(s);
+    }
+    free(live);
+    return st;
+}
+
+/* The same order with each backward taken apart: never slower, as gradients leave earlier. */
+static shunt_status_t take_apart(const struct shunt_sched_profile *pr, const struct shunt_sched *whole, struct shunt_sched **split)
+{
+    shunt_status_t st = shunt__sched_alloc_even(pr, 1, 0, whole->kind, 1, split);
+
+    for (int i = 0; i < pr->p && st == SHUNT_OK; i++) {
+        shunt__op_t *to = (*split)->ops + (*split)->offset[i];
+        for (size_t k = whole->offset[i]; k < whole->offset[i + 1]; k++) {
+            shunt__op_t op = whole->ops[k];
+            int mb = SHUNT__OP_MICROBATCH(op);
+            if (SHUNT__OP_TYPE(op) == SHUNT_SCHED_F)
+                *to++ = op;
+            else {
+                *to++ = SHUNT__OP(SHUNT_SCHED_I, 0, mb);
+                *to++ = SHUNT__OP(SHUNT_SCHED_W, 0, mb);
+            }
+        }
+    }
+    return st;
+}
+
+static shunt_status_t offer_apart(struct shunt__search *split, const struct shunt_sched *whole)
+{
+    struct shunt__simulator *sim = shunt__simulator_create(split->profile, 0, 0);
+    struct shunt_sched *s = NULL;
+    shunt_status_t st = sim ? take_apart(split->profile, whole, &s)
+                            : shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory to plan %d stages", split->profile->p);
+
+    if (st == SHUNT_OK) {
+        split->family = "1F1B order with split backwards";
+        shunt__search_offer(split, s, shunt__simulator_run(sim, s, NULL));
+    }
+    shunt__simulator_destroy(sim);
     return st;
 }
 
@@ -120,30 +205,56 @@ static void explain(struct shunt_sched_plan *plan, const struct shunt_sched_prof
     }
 }
 
+/*
+ * The amount of search is counted in simulated operations: a constant, more for large pipelines, whose operations are many,
+ * and more for small ones, where each order can still be improved.
+ */
+static double budget_of(const struct shunt_sched_profile *pr)
+{
+    double size = (double)pr->p * pr->m;
+
+    return 0.6e6 + 300 * size + 3e6 / (1 + size * size / 160000);
+}
+
+/* Both forms where they are allowed; a split order is searched from the best whole one, too. */
+static shunt_status_t search_forms(struct shunt__search *whole, struct shunt__search *split, int may_whole, int may_split, double effort)
+{
+    const struct shunt_sched_profile *pr = whole->profile;
+    double budget = effort * budget_of(pr);
+    shunt_status_t st = search_form(whole, 0, may_split ? budget / 5 : budget, !may_split);
+
+    if (st == SHUNT_OK && may_split) {
+        st = offer_apart(split, whole->best);
+        if (st == SHUNT_OK)
+            st = search_form(split, 1, budget * 0.8, 1);
+        if (st == SHUNT_OK)
+            st = trim(split, budget / 4);
+    }
+    if (st == SHUNT_OK && may_whole)
+        st = trim(whole, budget / 4);
+    return st;
+}
+
 static shunt_status_t plan_one_chunk(const struct shunt_sched_profile *pr, unsigned flags, double effort,
                                      struct shunt_sched_plan *plan)
 {
     int *cap = malloc((size_t)pr->p * sizeof(int));
     int may_split = shunt__sched_has_weight(pr) && !(flags & SHUNT_SCHED_NO_SPLIT), may_whole = !(flags & SHUNT_SCHED_ONLY_SPLIT);
     struct shunt__search whole = {.profile = pr, .cap = cap, .makespan = INFINITY}, split = whole;
-    shunt_status_t st = SHUNT_OK;
 
     if (!cap)
         return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory to plan %d stages", pr->p);
     for (int i = 0; i < pr->p; i++)
         cap[i] = pr->cap[i] > 0 && pr->cap[i] < pr->m ? pr->cap[i] : pr->m;
-    if (may_split)
-        st = search_form(&split, 1, effort);
-    /* A split plan at the bound of whole backwards can't be beaten by them. */
-    if (st == SHUNT_OK && may_whole && !(may_split && split.makespan <= shunt_sched_lower_bound(pr, 0)))
-        st = search_form(&whole, 0, effort);
+    shunt_status_t st = search_forms(&whole, &split, may_whole, may_split, effort);
     free(cap);
     if (st != SHUNT_OK) {
         shunt_sched_destroy(whole.best);
         shunt_sched_destroy(split.best);
         return st;
     }
-    struct shunt__search *best = split.best && split.makespan <= whole.makespan ? &split : &whole;
+    /* As fast without a split is simpler, and needs less memory. */
+    struct shunt__search *best = !may_split || (may_whole && whole.makespan <= split.makespan * (1 + 1e-9)) ? &whole : &split;
     plan->schedule = best->best;
     plan->makespan = best->makespan;
     plan->bound = fmin(may_split ? shunt_sched_lower_bound(pr, 1) : INFINITY, may_whole ? shunt_sched_lower_bound(pr, 0) : INFINITY);
@@ -201,7 +312,7 @@ shunt_status_t shunt_sched_plan_create(const shunt_sched_profile_t *profile, con
         return st;
     }
     if (profile->v == 1)
-        pl->schedule->kind = SHUNT_SCHED_PLANNED;
+        pl->schedule->kind = shunt__sched_warmup_form(pl->schedule) ? SHUNT_SCHED_ADAPTED : SHUNT_SCHED_PLANNED;
     *plan = pl;
     return SHUNT_OK;
 }

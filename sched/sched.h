@@ -67,6 +67,8 @@ shunt_status_t shunt__sched_alloc_even(const struct shunt_sched_profile *profile
                                        shunt_sched_kind_t kind, int split, struct shunt_sched **schedule);
 /* Completeness of a schedule: every operation once, F before B or I, I before W. FORMAT with the place. */
 shunt_status_t shunt__sched_complete(const struct shunt_sched *schedule);
+/* Whether the order is that of 1F1B with some warm-up counts. */
+int shunt__sched_warmup_form(const struct shunt_sched *schedule);
 /* Whether the profile has weight gradients to split off. */
 int shunt__sched_has_weight(const struct shunt_sched_profile *profile);
 
@@ -92,13 +94,17 @@ double shunt__warmup_makespan(const struct shunt_sched_profile *profile, const i
 /* No 1F1B order with these counts is faster: fill, whole turns of each cycle, drain. O(p^2). */
 double shunt__warmup_bound(const struct shunt_sched_profile *profile, const int *warmup);
 
+/* What a stage runs first when a backward and a forward are both there; the others than the first are good with a pace. */
+enum shunt__precedence { SHUNT__BACKWARD_FIRST, SHUNT__FORWARD_FIRST, SHUNT__FIRST_COME, SHUNT__N_PRECEDENCES };
+
 /*
- * Dispatch by readiness: whenever a stage is free it runs B (or I) if one is there, else F if the limits
- * allow, else W. `in_flight` limits F minus B or I, `live` limits F minus B or W; both per stage.
+ * Dispatch by readiness: whenever a stage is free it runs B (or I) or F, by precedence, if one is there and the
+ * limits allow, else W. `in_flight` limits F minus B or I, `live` limits F minus B or W; both per stage.
  */
 struct shunt__dispatch {
     const int *in_flight, *live;
     int split;
+    enum shunt__precedence precedence;
     double patience; /* a free stage leaves F alone when a backward arrives within patience * f; 0: never */
     double pace;     /* stage 0 starts its forwards at least this far apart; 0: as soon as it may */
     const unsigned char *weight_first; /* per stage: W goes before F once one is there; NULL: never */
@@ -106,6 +112,9 @@ struct shunt__dispatch {
 /* Cost O(operations log p). The schedule is new (kind READY); makespan may be NULL. One chunk. */
 shunt_status_t shunt__sched_dispatch(const struct shunt_sched_profile *profile, const struct shunt__dispatch *rule,
                                      struct shunt_sched **schedule, double *makespan);
+
+/* A dispatched operation takes about as long as this many simulated ones (measured). */
+#define DISPATCH_COST 9.0
 
 /*
  * A planning run: the best schedule so far and the work that is left, in simulated operations. Each search stops when

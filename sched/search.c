@@ -102,11 +102,14 @@ shunt_status_t shunt__search_warmup(struct shunt__search *search, double share)
     double spent = w.left;
     for (int start = 0; start < 3 && st == SHUNT_OK; start++) {
         w.best = INFINITY;
-        if (start == 0)
-            shunt_sched_adapted_warmup(pr, w.try);
-        else
-            for (int i = 0; i < pr->p; i++)
-                w.try[i] = start == 1 ? pr->p - i : pr->m;
+        shunt_sched_adapted_warmup(pr, w.try);
+        for (int i = 0, room = pr->m; i < pr->p; i++, room--) {
+            room = room < search->cap[i] ? room : search->cap[i];
+            if (start == 1 && w.try[i] > room) /* where caps bind, each stage one below the one before it */
+                w.try[i] = room;
+            if (start == 2)
+                w.try[i] = pr->p - i;
+        }
         evaluate(&w);
         climb(&w);
         if (w.best < overall) {
@@ -135,6 +138,7 @@ struct knobs {
     int *in_flight, *live;
     unsigned char *weight_first;
     double patience, pace;
+    enum shunt__precedence precedence;
 };
 
 struct dispatch_search {
@@ -143,9 +147,6 @@ struct dispatch_search {
     double best, left, cost, work; /* work: of the slowest stage */
 };
 
-/* A dispatched operation takes about as long as this many simulated ones (measured). */
-#define DISPATCH_COST 9.0
-
 static void copy_knobs(struct knobs *to, const struct knobs *from, size_t p)
 {
     memcpy(to->in_flight, from->in_flight, p * sizeof(int));
@@ -153,6 +154,7 @@ static void copy_knobs(struct knobs *to, const struct knobs *from, size_t p)
     memcpy(to->weight_first, from->weight_first, p);
     to->patience = from->patience;
     to->pace = from->pace;
+    to->precedence = from->precedence;
 }
 
 static int dispatch(struct dispatch_search *d)
@@ -166,7 +168,7 @@ static int dispatch(struct dispatch_search *d)
         *live = *live < 1 ? 1 : *live > d->search->cap[i] ? d->search->cap[i] : *live;
         *flight = *flight < 1 ? 1 : *flight > pr->m ? pr->m : *flight;
     }
-    struct shunt__dispatch rule = {d->try.in_flight, d->try.live, d->search->split, d->try.patience, d->try.pace, d->try.weight_first};
+    struct shunt__dispatch rule = {d->try.in_flight, d->try.live, d->search->split, d->try.precedence, d->try.patience, d->try.pace, d->try.weight_first};
     d->left -= d->cost;
     if (shunt__sched_dispatch(pr, &rule, &s, &t) != SHUNT_OK)
         return 0;
@@ -182,12 +184,17 @@ static int dispatch(struct dispatch_search *d)
 /* Where climbs begin, the most promising first. Pace in parts of the slowest stage's work. */
 static const struct start {
     double pace, patience;
+    enum shunt__precedence precedence;
     int adapted;      /* limits of adapted 1F1B (with a split also 2 (p - 1 - i) above it) in place of the caps alone */
     int weight_first;
 } starts[] = {
-    {0, 0, 0, 0},   {0.7, 0, 0, 0},   {0, 0, 1, 0},   {0.9, 0.5, 0, 0}, {0, 1, 0, 0},     {0.45, 0.25, 0, 0},
-    {0, 0, 2, 0},   {0.65, 0.25, 0, 0}, {0.98, 1, 0, 0}, {0.8, 0, 0, 0},   {0.7, 0, 0, 1},  {0, 0, 1, 1},
-    {0.85, 0.25, 0, 0}, {0.55, 0, 0, 0}, {0.35, 0, 0, 0}, {0.75, 0.5, 0, 0}, {0, 0.5, 1, 0}, {0.9, 0, 0, 1},
+    {0, 0, SHUNT__BACKWARD_FIRST, 0, 0},      {0.88, 0, SHUNT__FORWARD_FIRST, 0, 0},  {0, 0, SHUNT__BACKWARD_FIRST, 1, 0},
+    {0, 0, SHUNT__FIRST_COME, 0, 0},          {0.7, 0, SHUNT__BACKWARD_FIRST, 0, 0},  {0.58, 0.5, SHUNT__FIRST_COME, 0, 0},
+    {0.95, 1, SHUNT__BACKWARD_FIRST, 0, 0},   {0, 0, SHUNT__BACKWARD_FIRST, 2, 0},    {0.85, 0.25, SHUNT__BACKWARD_FIRST, 0, 0},
+    {0.6, 0.5, SHUNT__FORWARD_FIRST, 0, 0},   {0.65, 0.25, SHUNT__BACKWARD_FIRST, 0, 0}, {0.6, 1, SHUNT__FIRST_COME, 0, 0},
+    {0, 1, SHUNT__BACKWARD_FIRST, 0, 0},      {1, 0, SHUNT__FORWARD_FIRST, 0, 0},     {0.45, 0.25, SHUNT__BACKWARD_FIRST, 0, 0},
+    {0.7, 0, SHUNT__BACKWARD_FIRST, 0, 1},    {0, 0, SHUNT__BACKWARD_FIRST, 1, 1},    {0.35, 0, SHUNT__BACKWARD_FIRST, 0, 0},
+    {0.9, 0, SHUNT__FIRST_COME, 0, 0},        {0.75, 0.5, SHUNT__BACKWARD_FIRST, 0, 0}, {0, 0.5, SHUNT__BACKWARD_FIRST, 1, 0},
 };
 #define N_STARTS (sizeof(starts) / sizeof(starts[0]))
 
@@ -197,6 +204,7 @@ static void set_start(struct dispatch_search *d, const struct start *start)
 
     d->try.patience = start->patience;
     d->try.pace = start->pace * d->work;
+    d->try.precedence = start->precedence;
     shunt_sched_adapted_warmup(pr, d->try.in_flight);
     for (int i = 0; i < pr->p; i++) {
         int *flight = &d->try.in_flight[i], *live = &d->try.live[i];
@@ -211,7 +219,7 @@ static void set_start(struct dispatch_search *d, const struct start *start)
     }
 }
 
-/* One step of the pace, of the patience, or of the limits of one stage or of all up to it; 0: no such step. */
+/* One step of the pace, the patience, the precedence, or of the limits of one stage or of all up to it; 0: no such step. */
 static int step_knobs(struct dispatch_search *d, int stage, int step)
 {
     static const double paces[] = {0.1, -0.1, 0.03, -0.03};
@@ -226,10 +234,14 @@ static int step_knobs(struct dispatch_search *d, int stage, int step)
         d->try.patience += 0.25 * by;
         return stage == 0 && d->try.patience >= 0 && d->try.patience <= 1.5;
     }
+    if (step < 8) {
+        d->try.precedence = (enum shunt__precedence)((d->try.precedence + 1 + step % 2) % SHUNT__N_PRECEDENCES);
+        return stage == 0;
+    }
     for (int k = step & 2 ? 0 : stage; k <= stage; k++)
-        if (step < 10)
+        if (step < 12)
             d->try.live[k] += by;
-        else if (step < 14)
+        else if (step < 16)
             d->try.in_flight[k] += by;
         else
             d->try.weight_first[k] = by > 0;
@@ -238,7 +250,7 @@ static int step_knobs(struct dispatch_search *d, int stage, int step)
 
 static void climb_dispatch(struct dispatch_search *d)
 {
-    int better = 1, steps = d->search->split ? 18 : 10;
+    int better = 1, steps = d->search->split ? 20 : 12;
 
     while (better) {
         better = 0;
@@ -258,7 +270,7 @@ shunt_status_t shunt__search_dispatch(struct shunt__search *search, double share
     size_t p = (size_t)pr->p;
     int *limits = malloc(4 * p * sizeof(int));
     unsigned char *flags = malloc(2 * p);
-    struct dispatch_search d = {search, {limits, limits + p, flags, 0, 0}, {limits + 2 * p, limits + 3 * p, flags + p, 0, 0},
+    struct dispatch_search d = {search, {limits, limits + p, flags, 0, 0, 0}, {limits + 2 * p, limits + 3 * p, flags + p, 0, 0, 0},
                                 INFINITY, search->left * share, DISPATCH_COST * pr->p * pr->m * (search->split ? 3 : 2), 0};
     double spent = d.left, whole = d.left;
 

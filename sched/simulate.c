@@ -351,6 +351,14 @@ static int warmup_form(const struct shunt_sched *s, int *warmup)
     return 1;
 }
 
+int shunt__sched_warmup_form(const struct shunt_sched *schedule)
+{
+    int *warmup = malloc((size_t)schedule->p * sizeof(int)), is = warmup && warmup_form(schedule, warmup);
+
+    free(warmup);
+    return is;
+}
+
 static double find_period(const struct shunt__simulator *sim, const struct shunt_sched *s, const int *warmup)
 {
     /* The last position's forwards end at steady intervals to the very last, as no drain reaches them. */
@@ -359,9 +367,15 @@ static double find_period(const struct shunt__simulator *sim, const struct shunt
 
     if (warmup && !sim->blocking)
         return shunt_sched_warmup_period(sim->profile, warmup);
-    if (m < 2)
-        return sim->clock[0];
-    return (ends[m - 1] - ends[h == m - 1 ? 0 : h]) / (m - 1 - (h == m - 1 ? 0 : h));
+    double period = 0; /* no order is faster than its stages; one that puts weight gradients off only looks so */
+    for (int i = 0; i < sim->p; i++) {
+        double work = 0;
+        for (int k = i * sim->v; k < (i + 1) * sim->v; k++)
+            work += sim->profile->forward[k] + sim->profile->backward[k] + sim->profile->weight[k];
+        period = fmax(period, work);
+    }
+    h = h == m - 1 ? 0 : h;
+    return m < 2 ? period : fmax(period, (ends[m - 1] - ends[h]) / (m - 1 - h));
 }
 
 static void settle(struct shunt__simulator *sim, const struct shunt_sched *s, struct shunt_sched_result *r)
