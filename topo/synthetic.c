@@ -144,6 +144,10 @@ shunt_status_t shunt_topo_load_synthetic(const char *description, shunt_topo_t *
             product *= strtod(p + 1, NULL) > 1 ? strtod(p + 1, NULL) : 1;
     if (product > SHUNT__MAX_CPUS)
         return shunt__fail(SHUNT_ERR_LIMIT, "\"%.100s\" describes more than %d CPUs", cpus, SHUNT__MAX_CPUS);
+    if (!cpus[strspn(cpus, " \t")])
+        return shunt__fail(SHUNT_ERR_FORMAT, "an empty synthetic description; an example: pack:2 numa:2 core:12 pu:2");
+    if (!strstr(cpus, "pu:") && !strstr(cpus, "PU:") && strlen(cpus) + 6 < sizeof(cpus))
+        strcat(cpus, " pu:1"); /* hwloc insists on them */
     if (plus)
         st = parse_plan(description, plus + 1, &plan);
     if (st == SHUNT_OK)
