@@ -167,6 +167,21 @@ static int moves_nothing(const struct shunt__call *call)
     return call->count == 0 && call->kind != SHUNT_COLL_BARRIER && call->kind != SHUNT_COLL_ALLTOALLV;
 }
 
+/* No messages; but other ranks may think that there are some. */
+static shunt_status_t launch_nothing(struct shunt_comm *comm, const struct shunt__call *call, const void *send, void *recv,
+                                     struct ending *e)
+{
+    struct shunt__coll_state *state = shunt__coll_state_of(comm);
+
+    if (!state)
+        return SHUNT_ERR_NO_MEMORY;
+    shunt__run_pool_note(state->pool, call, shunt__comm_coll_next(comm));
+    if (call->size == 1)
+        do_alone(call, send, recv);
+    finish(e, SHUNT_OK, NULL);
+    return SHUNT_OK;
+}
+
 static shunt_status_t launch(struct shunt_comm *comm, const struct shunt__call *call, const void *send, void *recv,
                              struct ending *e)
 {
@@ -219,16 +234,9 @@ static shunt_status_t start(struct shunt_comm *comm, struct shunt__call *call, c
     if (st == SHUNT_OK && !r)
         st = shunt__fail(SHUNT_ERR_NO_MEMORY, "%s: no memory for a request", shunt__coll_name(call->kind));
     e->req = r;
-    if (st == SHUNT_OK) {
-        if (call->size == 1 || moves_nothing(call)) {
-            shunt__comm_coll_next(comm);
-            if (call->size == 1)
-                do_alone(call, send, recv);
-            finish(e, SHUNT_OK, NULL);
-        } else {
-            st = launch(comm, call, send, recv, e);
-        }
-    }
+    if (st == SHUNT_OK)
+        st = call->size == 1 || moves_nothing(call) ? launch_nothing(comm, call, send, recv, e)
+                                                    : launch(comm, call, send, recv, e);
     if (st == SHUNT_OK) {
         *req = r;
         shunt__progress_kick(ctx);

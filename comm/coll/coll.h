@@ -6,7 +6,8 @@
  *     choose.c ── call -> algorithm, with the reason; a pure function
  *     algorithm files ── call -> schedule: a graph of sends, receives, reductions and copies (schedule.h)
  *     run.c ── schedule -> messages, whatever carries them
- *     hello.c ── do both ends of a message mean the same collective?
+ *     hello.c ── do both ends of a message mean the same collective? giveup.c ── what if not; inquire.c ── and if no
+ *     message comes at all?
  *
  * The algorithms, for n ranks and a vector of S bytes (allgather, reduce-scatter, gather, scatter, alltoall: S is the
  * whole, n times the count). Steps are messages one after the other on the longest way, without segments; bytes are

@@ -4,11 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "comm/base/log.h"
+#include "comm/base/clock.h"
 #include "comm/coll/run.h"
 
 /* Drains that a communicator keeps; beyond it, what is not received stays with its sender. */
 #define MOST_DRAINS 1024
+#define DRAIN_TIME (60 * SHUNT__S)
 
 /* ---- notices ---- */
 
@@ -23,24 +24,31 @@ static void notice_done(struct shunt__op *op)
     free(shunt__container(op, struct notice, op));
 }
 
-/* In place of `step`, the next message that its peer expects. */
-static void send_notice(struct shunt__run *run, const struct shunt__step *step, int blame)
+void shunt__note_send(struct shunt__run_pool *pool, struct shunt_comm *comm, int peer, int tag,
+                      const struct shunt__coll_hello *hello, const char *text, size_t bytes)
 {
     struct notice *n = calloc(1, sizeof(*n));
-    size_t bytes = strlen(run->why), most = sizeof(n->text) - 1;
 
     if (!n)
         return;
-    bytes = shunt__min(bytes, most - 1);
-    if (!step->hello && sizeof(n->hello) + bytes == step->bytes)
-        bytes++; /* its length is how it is told from what was expected */
-    shunt__coll_hello_fill(&n->hello, &run->call, run->p.number, step->peer);
-    n->hello.status = (int8_t)run->status;
-    n->hello.blame = blame;
+    n->hello = *hello;
     n->hello.text = (uint8_t)bytes;
-    snprintf(n->text, sizeof(n->text), "%.*s", (int)most, run->why);
-    run->p.pool->carrier->send(&n->op, run->p.comm, SHUNT__CHANNEL_COLL, &n->hello, sizeof(n->hello) + bytes,
-                               step->peer, shunt__run_tag(run, step), notice_done);
+    snprintf(n->text, sizeof(n->text), "%s", text);
+    pool->carrier->send(&n->op, comm, SHUNT__CHANNEL_COLL, &n->hello, sizeof(n->hello) + bytes, peer, tag, notice_done);
+}
+
+/* In place of `step`, the next message that its peer expects. */
+static void send_notice(struct shunt__run *run, const struct shunt__step *step, int blame)
+{
+    size_t bytes = shunt__min(strlen(run->why), SHUNT__NOTICE_TEXT - 2);
+    struct shunt__coll_hello hello;
+
+    if (!step->hello && sizeof(hello) + bytes == step->bytes)
+        bytes++; /* its length is how it is told from what was expected */
+    shunt__coll_hello_fill(&hello, &run->call, run->p.number, step->peer);
+    hello.status = (int8_t)run->status;
+    hello.blame = blame;
+    shunt__note_send(run->p.pool, run->p.comm, step->peer, shunt__run_tag(run, step), &hello, run->why, bytes);
 }
 
 void shunt__run_odd_message(struct shunt__run *run, const struct shunt__step *step, const void *buf, size_t have,
@@ -79,6 +87,7 @@ struct drain {
     struct shunt_comm *comm;
     int peer, tag;
     uint32_t left; /* messages that may still come, beyond the one waited for */
+    uint64_t since; /* first tick that saw it */
     struct {
         struct shunt__coll_hello hello;
         char text[SHUNT__NOTICE_TEXT];
@@ -110,17 +119,17 @@ static void drain_done(struct shunt__op *op)
     free(d);
 }
 
-static void start_drain(struct shunt__run *run, int peer, int tag_bit, uint32_t messages)
+void shunt__drain_start(struct shunt__run_pool *pool, struct shunt_comm *comm, uint64_t number, int peer, int rest,
+                        uint32_t messages)
 {
-    struct shunt__run_pool *pool = run->p.pool;
     struct drain *d = messages && pool->n_drains < MOST_DRAINS && !pool->closed ? calloc(1, sizeof(*d)) : NULL;
 
     if (!d)
         return;
     d->pool = pool;
-    d->comm = run->p.comm;
+    d->comm = comm;
     d->peer = peer;
-    d->tag = (int)((run->p.number << 1) & 0x7ffffffe) | tag_bit;
+    d->tag = shunt__coll_tag(number, rest);
     d->left = messages == UINT32_MAX ? messages : messages - 1;
     pool->refs++;
     pool->n_drains++;
@@ -128,11 +137,24 @@ static void start_drain(struct shunt__run *run, int peer, int tag_bit, uint32_t 
     drain_next(d);
 }
 
+void shunt__drain_tick(struct shunt__run_pool *pool, uint64_t now)
+{
+    for (struct shunt__list *n = pool->drains.next; n != &pool->drains; n = n->next) {
+        struct drain *d = shunt__container(n, struct drain, node);
+
+        if (!d->since)
+            d->since = now;
+        else if (now - d->since > DRAIN_TIME && d->op.status == SHUNT_IN_PROGRESS)
+            pool->carrier->cancel(&d->op, SHUNT_ERR_CANCELED);
+    }
+}
+
 void shunt__run_pool_close(struct shunt__run_pool *pool)
 {
     if (!pool)
         return;
     pool->closed = 1;
+    shunt__listeners_close(pool);
     while (!shunt__list_empty(&pool->drains)) {
         struct drain *d = shunt__container(pool->drains.next, struct drain, node);
 
@@ -177,6 +199,7 @@ void shunt__run_fail(struct shunt__run *run, shunt_status_t status, int blame, i
     if (run->status)
         return;
     run->status = status;
+    run->p.pool->failed |= tell;
     n = snprintf(run->why, sizeof(run->why), "%s #%llu, rank %d: ", shunt__coll_name(run->call.kind),
                  (unsigned long long)run->p.number, run->call.rank);
     va_start(ap, fmt);
@@ -194,8 +217,8 @@ void shunt__run_fail(struct shunt__run *run, shunt_status_t status, int blame, i
             if (!tell)
                 continue;
             /* A rank that called something else sends nobody knows how much. */
-            start_drain(run, head->peer, 0, head->peer == odd ? UINT32_MAX : first);
-            start_drain(run, head->peer, 1, head->peer == odd ? UINT32_MAX : rest);
+            shunt__drain_start(run->p.pool, run->p.comm, run->p.number, head->peer, 0, head->peer == odd ? UINT32_MAX : first);
+            shunt__drain_start(run->p.pool, run->p.comm, run->p.number, head->peer, 1, head->peer == odd ? UINT32_MAX : rest);
         }
     }
 }

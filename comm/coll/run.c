@@ -19,6 +19,7 @@ struct shunt__run_pool *shunt__run_pool_new(const struct shunt__carrier *carrier
     if (pool) {
         pool->refs = 1;
         pool->carrier = carrier;
+        shunt__list_init(&pool->runs);
         shunt__list_init(&pool->drains);
     }
     return pool;
@@ -32,6 +33,7 @@ void shunt__run_pool_put(struct shunt__run_pool *pool)
         next = run->next;
         free(run);
     }
+    free(pool->listeners);
     free(pool);
 }
 
@@ -250,11 +252,11 @@ static void work(struct shunt__run *run)
     }
 }
 
-/* The last thing done to a run by whoever holds it: it may be gone afterwards. */
-static void settle(struct shunt__run *run)
+void shunt__run_settle(struct shunt__run *run)
 {
     if (!run->finished && run->attached == 0 && (run->left == 0 || run->status)) {
         run->finished = 1;
+        shunt__list_remove(&run->node);
         run->p.finish(run->p.arg, run->status, run->status ? run->why : NULL);
     }
     if (run->finished && run->posted == 0)
@@ -312,7 +314,7 @@ static void message_done(struct shunt__op *op)
             work(run);
         }
     }
-    settle(run);
+    shunt__run_settle(run);
 }
 
 shunt_status_t shunt__run_start(const struct shunt__run_params *params)
@@ -329,6 +331,9 @@ shunt_status_t shunt__run_start(const struct shunt__run_params *params)
     lay_out(run, s, params->call);
     s->refs++;
     params->pool->refs++;
+    params->pool->comm = params->comm;
+    params->pool->rank = run->call.rank;
+    params->pool->size = run->call.size;
     run->space[0] = (char *)(uintptr_t)params->in;
     run->space[1] = params->out;
     run->queue_head = run->queue_tail = run->lazy_head = run->lazy_tail = 0;
@@ -336,6 +341,10 @@ shunt_status_t shunt__run_start(const struct shunt__run_params *params)
     run->attached = run->posted = 0;
     run->status = SHUNT_OK;
     run->finished = 0;
+    run->seen_left = UINT32_MAX;
+    shunt__list_init(&run->node);
+    shunt__list_append(&params->pool->runs, &run->node);
+    shunt__run_pool_note(params->pool, &run->call, params->number);
     memset(run->state, SHUNT__WAITING, s->n_steps);
     for (uint32_t i = 0; i < s->n_lanes; i++)
         run->lanes[i] = (struct shunt__run_lane){.head = s->lane_first[i]};
@@ -345,6 +354,6 @@ shunt_status_t shunt__run_start(const struct shunt__run_params *params)
             run->queue[run->queue_tail++] = i;
     }
     work(run);
-    settle(run);
+    shunt__run_settle(run);
     return SHUNT_OK;
 }

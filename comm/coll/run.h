@@ -32,6 +32,9 @@ struct shunt__carrier {
 
 struct shunt__run;
 
+/* Collectives whose arguments are remembered. */
+#define SHUNT__PAST 64
+
 /* What the runs of a communicator share: memory of those that ended, kept for the next ones, and drains. */
 struct shunt__run_pool {
     int refs; /* the owner, and each run and drain */
@@ -39,11 +42,24 @@ struct shunt__run_pool {
     const struct shunt__carrier *carrier;
     struct shunt__run *free;
     size_t bytes;
+    struct shunt__list runs; /* that have not finished */
     struct shunt__list drains;
     int n_drains;
+    /* inquire.c */
+    struct shunt__listener *listeners; /* one per rank, once something has stalled */
+    int n_listeners, n_listening;
+    int failed;              /* a run gave up since the last tick: others may want to know */
+    uint64_t listen_until;
+    struct shunt_comm *comm;
+    int rank, size;
+    struct shunt__coll_hello past[SHUNT__PAST]; /* what the latest collectives were, by number */
 };
 
 struct shunt__run_pool *shunt__run_pool_new(const struct shunt__carrier *carrier);
+/* Remembers a call that needs no messages, in case other ranks think it does. */
+void shunt__run_pool_note(struct shunt__run_pool *pool, const struct shunt__call *call, uint64_t number);
+/* Now and then, `now` in nanoseconds: asks after collectives that do not get on. */
+void shunt__run_pool_tick(struct shunt__run_pool *pool, uint64_t now);
 /* Takes the drains back; the pool goes when its last run has ended. NULL is allowed. */
 void shunt__run_pool_close(struct shunt__run_pool *pool);
 
@@ -63,7 +79,7 @@ struct shunt__run_params {
 /* SHUNT_OK, or NO_MEMORY with nothing started. */
 shunt_status_t shunt__run_start(const struct shunt__run_params *params);
 
-/* ---- between run.c and giveup.c ---- */
+/* ---- between run.c, giveup.c and inquire.c ---- */
 
 enum shunt__step_state { SHUNT__WAITING, SHUNT__READY, SHUNT__POSTED, SHUNT__DONE };
 
@@ -79,7 +95,8 @@ struct shunt__run_lane {
 };
 
 struct shunt__run {
-    struct shunt__run *next; /* in the pool */
+    struct shunt__run *next; /* in the pool's free ones */
+    struct shunt__list node; /* in the pool's runs */
     size_t capacity;         /* bytes of the whole block */
     struct shunt__run_params p;
     struct shunt__call call;
@@ -97,12 +114,21 @@ struct shunt__run {
     uint32_t posted;         /* all messages in the engine */
     shunt_status_t status;
     uint8_t finished;
+    uint32_t seen_left;      /* inquire.c: steps left when progress was last seen, and when that was */
+    uint64_t seen_time, patience;
     char why[SHUNT__WHY];
 };
 
+/* Two tags per collective; the largest of all is for inquiries. */
+static inline int shunt__coll_tag(uint64_t number, int rest)
+{
+    return (int)(number % 0x3fffff00) * 2 + rest;
+}
+#define SHUNT__INQUIRY_TAG 0x7fffffff
+
 static inline int shunt__run_tag(const struct shunt__run *run, const struct shunt__step *step)
 {
-    return (int)((run->p.number << 1) & 0x7ffffffe) | (step->hello ? 0 : 1);
+    return shunt__coll_tag(run->p.number, !step->hello);
 }
 
 /* `blame`: the rank that is the cause, -1; `tell`: those who wait for this rank do not know by themselves. */
@@ -112,5 +138,16 @@ void shunt__run_fail(struct shunt__run *run, shunt_status_t status, int blame, i
 void shunt__run_odd_message(struct shunt__run *run, const struct shunt__step *step, const void *buf, size_t have,
                             size_t bytes);
 void shunt__run_pool_put(struct shunt__run_pool *pool);
+/* Finishes the run if it can; to be called last after shunt__run_fail(), the run may be gone afterwards. */
+void shunt__run_settle(struct shunt__run *run);
+/* Sends a hello with `bytes` of text behind it. */
+void shunt__note_send(struct shunt__run_pool *pool, struct shunt_comm *comm, int peer, int tag,
+                      const struct shunt__coll_hello *hello, const char *text, size_t bytes);
+/* Takes and forgets what `peer` sends for a collective: `messages` of its first or other ones, UINT32_MAX: all. */
+void shunt__drain_start(struct shunt__run_pool *pool, struct shunt_comm *comm, uint64_t number, int peer, int rest,
+                        uint32_t messages);
+/* Drains that had their time. */
+void shunt__drain_tick(struct shunt__run_pool *pool, uint64_t now);
+void shunt__listeners_close(struct shunt__run_pool *pool);
 
 #endif

@@ -25,6 +25,14 @@ struct shunt__coll_state *shunt__coll_state_of(struct shunt_comm *comm)
     return state;
 }
 
+void shunt__coll_tick(struct shunt_comm *comm, uint64_t now)
+{
+    struct shunt__coll_state *state = *shunt__comm_coll_state(comm);
+
+    if (state && state->pool)
+        shunt__run_pool_tick(state->pool, now);
+}
+
 void shunt__coll_close(struct shunt_comm *comm)
 {
     struct shunt__coll_state *state = *shunt__comm_coll_state(comm);

@@ -33,7 +33,8 @@ struct shunt__schedule *shunt__coll_schedule(struct shunt__coll_state *state, co
 /* The pre-multiplied sum of this value, NULL when there is none. */
 const struct shunt__operator *shunt__coll_operator(const struct shunt__coll_state *state, shunt_op_t op);
 
-/* Called by the engine: before it waits for a communicator's last operations, and when it destroys it. */
+/* Called by the engine: every tick, before it waits for a communicator's last operations, and when it destroys it. */
+void shunt__coll_tick(struct shunt_comm *comm, uint64_t now);
 void shunt__coll_close(struct shunt_comm *comm);
 void shunt__coll_free(struct shunt_comm *comm);
 

@@ -25,5 +25,7 @@ void shunt__sync_done(struct shunt__op *op);
 void shunt__coll_free(struct shunt_comm *comm);
 /* Before the last operations of a communicator are waited for: what collectives keep posted is taken back. */
 void shunt__coll_close(struct shunt_comm *comm);
+/* Every tick: asks after collectives that do not get on. */
+void shunt__coll_tick(struct shunt_comm *comm, uint64_t now);
 
 #endif

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "comm/core/agree.h"
+#include "comm/core/control.h"
 #include "comm/core/engine.h"
 #include "comm/rail/carrier.h"
 
@@ -102,6 +103,8 @@ static void tick(struct shunt_context *ctx)
             ctx->rails[i]->ops->tick(ctx->rails[i], ctx->now);
     for (struct shunt__list *n = ctx->all_peers.next; n != &ctx->all_peers; n = n->next)
         shunt__peer_tick(shunt__container(n, struct shunt__peer, all), ctx->now);
+    for (struct shunt__list *n = ctx->all_comms.next; n != &ctx->all_comms; n = n->next)
+        shunt__coll_tick(shunt__container(n, struct shunt_comm, all), ctx->now);
     if (!shunt__list_empty(&ctx->orphans))
         shunt__arrive_orphans(ctx, NULL);
     if (!shunt__list_empty(&ctx->agreements))

@@ -277,6 +277,55 @@ static void bits_body(struct rank *r)
     free(b);
 }
 
+/* Ranks that disagree are told, and go on together afterwards; each short, long, and on a wrong argument. */
+static void mismatch_body(struct rank *r)
+{
+    static const size_t counts[] = {10, 200000};
+    float *a = calloc(200001, sizeof(float)), *b = calloc(200001, sizeof(float));
+    int named;
+
+    for (int k = 0; k < 2; k++) {
+        size_t count = counts[k] + (r->rank == 1);
+        shunt_status_t st = shunt_allreduce(r->comm, a, b, count, SHUNT_FLOAT32, SHUNT_SUM);
+
+        named = strstr(shunt_error_text(), "rank 1") != NULL && strstr(shunt_error_text(), k ? "200001" : "11") != NULL;
+        check(r, st == SHUNT_ERR_MISMATCH && (named || r->size > 2), "%s: %s", shunt_status_name(st), shunt_error_text());
+        check_ok(r, shunt_allreduce(r->comm, a, b, counts[k], SHUNT_FLOAT32, SHUNT_SUM), "afterwards");
+        st = r->rank ? shunt_allgather(r->comm, a, b, 1, SHUNT_INT8)
+                     : shunt_allreduce(r->comm, a, b, 4, SHUNT_INT8, SHUNT_MAX);
+        check(r, st == SHUNT_ERR_MISMATCH, "kinds: %s", shunt_status_name(st));
+        check_ok(r, shunt_barrier(r->comm), "barrier");
+    }
+    check(r, shunt_allreduce(r->comm, a, b, 10, (shunt_type_t)99, SHUNT_SUM) == SHUNT_ERR_INVALID, "type");
+    check(r, shunt_allreduce(r->comm, a, b, 10, SHUNT_INT8, (shunt_op_t)77) == SHUNT_ERR_INVALID, "operator");
+    check(r, shunt_allreduce(r->comm, a, b, 10, SHUNT_INT8, (shunt_op_t)-1) == SHUNT_ERR_INVALID, "operator");
+    check(r, shunt_allreduce(NULL, a, b, 10, SHUNT_INT8, SHUNT_SUM) == SHUNT_ERR_INVALID, "communicator");
+    check(r, shunt_allreduce(r->comm, NULL, b, 10, SHUNT_INT8, SHUNT_SUM) == SHUNT_ERR_INVALID, "send");
+    check(r, shunt_allreduce(r->comm, a, NULL, 10, SHUNT_INT8, SHUNT_SUM) == SHUNT_ERR_INVALID, "recv");
+    check(r, shunt_allreduce(r->comm, a, a + 1, 10, SHUNT_INT8, SHUNT_SUM) == SHUNT_ERR_INVALID, "overlap");
+    check(r, shunt_allreduce(r->comm, a, b, SIZE_MAX / 2, SHUNT_INT8, SHUNT_SUM) == SHUNT_ERR_INVALID, "count");
+    check(r, shunt_broadcast(r->comm, a, b, 10, SHUNT_INT8, r->size) == SHUNT_ERR_INVALID, "root");
+    check(r, shunt_broadcast(r->comm, a, b, 10, SHUNT_INT8, -1) == SHUNT_ERR_INVALID, "root");
+    check(r, shunt_iallreduce(r->comm, a, b, 10, SHUNT_INT8, SHUNT_SUM, NULL) == SHUNT_ERR_INVALID, "request");
+    check_ok(r, shunt_barrier(r->comm), "refused calls are no collectives");
+    free(a);
+    free(b);
+}
+
+static void abort_body(struct rank *r)
+{
+    float *a = calloc(100000, sizeof(float));
+    shunt_status_t st;
+
+    if (r->rank == 0) {
+        check_ok(r, shunt_comm_abort(r->comm, "enough"), "abort");
+    } else {
+        st = shunt_allreduce(r->comm, a, a, 100000, SHUNT_FLOAT32, SHUNT_SUM);
+        check(r, st == SHUNT_ERR_ABORTED, "%s: %s", shunt_status_name(st), shunt_error_text());
+    }
+    free(a);
+}
+
 int main(int argc, char **argv)
 {
     const char *rail = argc > 1 ? argv[1] : "loop";
@@ -292,6 +341,9 @@ int main(int argc, char **argv)
     ok(ranks_run(3, ranks_settings(rail), premul_body, NULL) == 0, "pre-multiplied sums");
     for (int n = 2; n <= 4; n++)
         ok(ranks_run(n, ranks_settings(rail), overlap_body, NULL) == 0, "%d ranks: twenty at once", n);
+    for (int n = 2; n <= 5; n++)
+        ok(ranks_run(n, ranks_settings(rail), mismatch_body, NULL) == 0, "%d ranks that disagree", n);
+    ok(ranks_run(4, ranks_settings(rail), abort_body, NULL) == 0, "an abort ends a collective that is under way");
     for (int i = 0; i < 3; i++)
         ok(ranks_run(4, ranks_settings(i ? rails[i] : rail), bits_body, &digest) == 0, "the same bits over %s",
            i ? rails[i] : rail);
