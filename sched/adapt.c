@@ -91,7 +91,7 @@ void shunt_sched_adapt_destroy(shunt_sched_adapt_t *adapt)
 /* Takes over a profile with a plan of its own. */
 static shunt_status_t start_over(struct shunt_sched_adapt *a, const struct shunt_sched_profile *profile)
 {
-    shunt_sched_plan_params_t params = {sizeof(params), a->params.flags, a->params.effort};
+    shunt_sched_plan_params_t params = {sizeof(params), a->params.flags, a->params.effort, a->params.thrift};
     struct shunt_sched_profile *pr = NULL;
     struct shunt_sched *s = NULL;
     shunt_sched_plan_t *plan = NULL;
@@ -146,6 +146,7 @@ shunt_status_t shunt_sched_adapt_create(const shunt_sched_profile_t *profile, co
     if (params)
         a->params = *params;
     a->params.effort = a->params.effort > 0 ? a->params.effort : 4;
+    a->params.thrift = a->params.thrift > 0 ? a->params.thrift : a->params.thrift < 0 ? 0 : 0.01;
     a->params.deviation = a->params.deviation > 0 ? a->params.deviation : 0.1;
     a->params.gain = a->params.gain > 0 ? a->params.gain : 0.03;
     a->params.calm = a->params.calm > 0 ? a->params.calm : 5;
@@ -314,7 +315,7 @@ static double predict(const struct shunt_sched *s, const struct shunt_sched_prof
 /* Plans for what is believed now; takes the plan if `wanted` says so. */
 static shunt_status_t plan(struct shunt_sched_adapt *a, int lean_only, shunt_sched_event_t *event)
 {
-    shunt_sched_plan_params_t params = {sizeof(params), a->params.flags, a->params.effort};
+    shunt_sched_plan_params_t params = {sizeof(params), a->params.flags, a->params.effort, a->params.thrift};
     double before = predict(a->schedule, a->believed);
     shunt_sched_plan_t *plan;
     struct shunt_sched *s;
@@ -328,7 +329,7 @@ static shunt_status_t plan(struct shunt_sched_adapt *a, int lean_only, shunt_sch
     double after = shunt_sched_plan_makespan(plan);
     const struct shunt_sched *new = shunt_sched_plan_schedule(plan);
     int leaner = total_peak(new) < total_peak(a->schedule) - 0.5;
-    int gains = after < before * (1 - a->params.gain), take = lean_only ? leaner && after <= before * 1.002 : gains;
+    int gains = after < before * (1 - a->params.gain), take = lean_only ? leaner && after <= before * (1.002 + a->params.thrift) : gains;
     a->lean = !take && leaner; /* once the times are calm */
     a->predicted = before;
     event->predicted_before = before;

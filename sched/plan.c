@@ -76,8 +76,8 @@ static double total_peak(const struct shunt_sched *s)
     return sum;
 }
 
-/* Looks for an order as fast that keeps fewer micro-batches alive: the least limits above those of 1F1B that still do. */
-static shunt_status_t trim(struct shunt__search *search, double budget)
+/* Looks for an order that ends by the limit and keeps fewer micro-batches alive: the least limits above those of 1F1B that still do. */
+static shunt_status_t trim(struct shunt__search *search, double budget, double limit)
 {
     const struct shunt_sched_profile *pr = search->profile;
     int *live = malloc(2 * (size_t)pr->p * sizeof(int)), low = 0, high = 0;
@@ -101,7 +101,7 @@ static shunt_status_t trim(struct shunt__search *search, double budget)
         st = shunt__sched_dispatch(pr, &rule, &s, &t);
         if (st != SHUNT_OK)
             break;
-        if (t > search->makespan * (1 + 1e-9)) {
+        if (t > limit) {
             low = more + 1;
             shunt_sched_destroy(s);
             continue;
@@ -115,6 +115,50 @@ static shunt_status_t trim(struct shunt__search *search, double budget)
             shunt_sched_destroy(s);
     }
     free(live);
+    return st;
+}
+
+/* The same for 1F1B orders: warm-up counts go down, from the first stage on, as long as the limit allows. */
+static shunt_status_t trim_warmup(struct shunt__search *search, double limit)
+{
+    const struct shunt_sched_profile *pr = search->profile;
+    int *x = malloc(2 * (size_t)pr->p * sizeof(int)), *try = x + pr->p, less = 1;
+    double *scratch = malloc(shunt__warmup_scratch(pr) * sizeof(double));
+    shunt_status_t st = SHUNT_OK;
+
+    if (!x || !scratch)
+        st = shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory to plan %d stages", pr->p);
+    for (int i = 0; i < pr->p && st == SHUNT_OK; i++)
+        x[i] = shunt_sched_warmup(search->best, i);
+    while (st == SHUNT_OK && less) {
+        less = 0;
+        for (int i = pr->p - 1; i >= 0 && !less; i--) {
+            int possible = 1;
+            for (int k = 0; k < pr->p; k++) {
+                try[k] = x[k] - (k <= i);
+                possible &= try[k] >= 1 && (k == 0 || try[k] <= try[k - 1]);
+            }
+            if (!possible || shunt__warmup_bound(pr, try) > limit)
+                continue;
+            double t = shunt__warmup_makespan(pr, try, scratch);
+            if (t > limit)
+                continue;
+            for (int k = 0; k < pr->p; k++)
+                x[k] = try[k];
+            search->makespan = t;
+            less = 1;
+        }
+    }
+    if (st == SHUNT_OK) {
+        struct shunt_sched *s;
+        st = shunt_sched_create_warmup(pr, x, &s);
+        if (st == SHUNT_OK) {
+            shunt_sched_destroy(search->best);
+            search->best = s;
+        }
+    }
+    free(x);
+    free(scratch);
     return st;
 }
 
@@ -217,7 +261,8 @@ static double budget_of(const struct shunt_sched_profile *pr)
 }
 
 /* Both forms where they are allowed; a split order is searched from the best whole one, too. */
-static shunt_status_t search_forms(struct shunt__search *whole, struct shunt__search *split, int may_whole, int may_split, double effort)
+static shunt_status_t search_forms(struct shunt__search *whole, struct shunt__search *split, int may_whole, int may_split,
+                                   double effort, double thrift)
 {
     const struct shunt_sched_profile *pr = whole->profile;
     double budget = effort * budget_of(pr);
@@ -228,14 +273,16 @@ static shunt_status_t search_forms(struct shunt__search *whole, struct shunt__se
         if (st == SHUNT_OK)
             st = search_form(split, 1, budget * 0.8, 1);
         if (st == SHUNT_OK)
-            st = trim(split, budget / 4);
+            st = trim(split, budget / 4, split->makespan * (1 + fmax(thrift, 1e-9)));
     }
-    if (st == SHUNT_OK && may_whole)
-        st = trim(whole, budget / 4);
+    if (st == SHUNT_OK && may_whole) {
+        double limit = whole->makespan * (1 + fmax(thrift, 1e-9));
+        st = shunt__sched_warmup_form(whole->best) ? trim_warmup(whole, limit) : trim(whole, budget / 4, limit);
+    }
     return st;
 }
 
-static shunt_status_t plan_one_chunk(const struct shunt_sched_profile *pr, unsigned flags, double effort,
+static shunt_status_t plan_one_chunk(const struct shunt_sched_profile *pr, unsigned flags, double effort, double thrift,
                                      struct shunt_sched_plan *plan)
 {
     int *cap = malloc((size_t)pr->p * sizeof(int));
@@ -246,7 +293,7 @@ static shunt_status_t plan_one_chunk(const struct shunt_sched_profile *pr, unsig
         return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory to plan %d stages", pr->p);
     for (int i = 0; i < pr->p; i++)
         cap[i] = pr->cap[i] > 0 && pr->cap[i] < pr->m ? pr->cap[i] : pr->m;
-    shunt_status_t st = search_forms(&whole, &split, may_whole, may_split, effort);
+    shunt_status_t st = search_forms(&whole, &split, may_whole, may_split, effort, thrift);
     free(cap);
     if (st != SHUNT_OK) {
         shunt_sched_destroy(whole.best);
@@ -254,7 +301,7 @@ static shunt_status_t plan_one_chunk(const struct shunt_sched_profile *pr, unsig
         return st;
     }
     /* As fast without a split is simpler, and needs less memory. */
-    struct shunt__search *best = !may_split || (may_whole && whole.makespan <= split.makespan * (1 + 1e-9)) ? &whole : &split;
+    struct shunt__search *best = !may_split || (may_whole && whole.makespan <= split.makespan * (1 + fmax(thrift, 1e-9))) ? &whole : &split;
     plan->schedule = best->best;
     plan->makespan = best->makespan;
     plan->bound = fmin(may_split ? shunt_sched_lower_bound(pr, 1) : INFINITY, may_whole ? shunt_sched_lower_bound(pr, 0) : INFINITY);
@@ -294,6 +341,7 @@ shunt_status_t shunt_sched_plan_create(const shunt_sched_profile_t *profile, con
     struct shunt_sched_plan *pl;
     unsigned flags = params ? params->flags : 0;
     double effort = params && params->effort > 0 ? params->effort : 1;
+    double thrift = params && params->thrift > 0 ? params->thrift : 0;
     shunt_status_t st;
 
     if (!profile || !plan)
@@ -306,7 +354,7 @@ shunt_status_t shunt_sched_plan_create(const shunt_sched_profile_t *profile, con
     pl = calloc(1, sizeof(*pl));
     if (!pl)
         return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory for a plan");
-    st = profile->v > 1 ? plan_chunks(profile, flags, pl) : plan_one_chunk(profile, flags, effort, pl);
+    st = profile->v > 1 ? plan_chunks(profile, flags, pl) : plan_one_chunk(profile, flags, effort, thrift, pl);
     if (st != SHUNT_OK) {
         free(pl);
         return st;

@@ -153,7 +153,7 @@ static double compare(int p, int m, int cases, double limit, long steps, int ver
     for (int k = 0; k < cases; k++) {
         int split;
         shunt_sched_profile_t *profile = random_case(&seed, p, m, k, &split);
-        shunt_sched_plan_params_t params = {sizeof(params), split ? SHUNT_SCHED_ONLY_SPLIT : SHUNT_SCHED_NO_SPLIT, 0};
+        shunt_sched_plan_params_t params = {sizeof(params), split ? SHUNT_SCHED_ONLY_SPLIT : SHUNT_SCHED_NO_SPLIT, 0, 0};
         shunt_sched_plan_t *plan;
         must(shunt_sched_plan_create(profile, &params, &plan));
         double planned = shunt_sched_plan_makespan(plan), best = anneal(profile, split, plan, limit, steps);

@@ -44,7 +44,7 @@ static void planning(int p, int m, int split, int cap)
 
     for (int k = 0; k < n; k++) {
         shunt_sched_profile_t *profile = random_profile(&seed, p, m, split, cap);
-        shunt_sched_plan_params_t params = {sizeof(params), split ? SHUNT_SCHED_ONLY_SPLIT : 0, 0};
+        shunt_sched_plan_params_t params = {sizeof(params), split ? SHUNT_SCHED_ONLY_SPLIT : 0, 0, 0};
         shunt_sched_plan_t *plan;
         double start = seconds();
         must(shunt_sched_plan_create(profile, &params, &plan));

@@ -44,7 +44,7 @@ int main(int argc, char **argv)
     for (int k = 0; k < n; k++) {
         int split, capped, exact;
         shunt_sched_profile_t *profile = random_case(&seed, k, &split, &capped);
-        shunt_sched_plan_params_t params = {sizeof(params), split ? SHUNT_SCHED_ONLY_SPLIT : SHUNT_SCHED_NO_SPLIT, 0};
+        shunt_sched_plan_params_t params = {sizeof(params), split ? SHUNT_SCHED_ONLY_SPLIT : SHUNT_SCHED_NO_SPLIT, 0, 0};
         shunt_sched_plan_t *plan;
         must(shunt_sched_plan_create(profile, &params, &plan));
         dead += shunt_sched_check(shunt_sched_plan_schedule(plan), profile) != SHUNT_OK;

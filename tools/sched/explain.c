@@ -67,7 +67,7 @@ int run_explain(struct inputs *in)
     shunt_sched_profile_t *profile;
     shunt_sched_result_t *result;
     shunt_sched_plan_t *plan;
-    shunt_sched_plan_params_t params = {sizeof(params), in->no_split ? SHUNT_SCHED_NO_SPLIT : 0, in->effort};
+    shunt_sched_plan_params_t params = {sizeof(params), in->no_split ? SHUNT_SCHED_NO_SPLIT : 0, in->effort, 0};
     double makespan;
     char a[24], b[24], c[24];
 

@@ -151,7 +151,7 @@ shunt_sched_t *make_schedule(struct inputs *in, const char *name, shunt_sched_pr
     struct stat file;
 
     if (strcmp(name, "plan") == 0 || strcmp(name, "planned") == 0) {
-        shunt_sched_plan_params_t params = {sizeof(params), in->no_split ? SHUNT_SCHED_NO_SPLIT : 0, in->effort};
+        shunt_sched_plan_params_t params = {sizeof(params), in->no_split ? SHUNT_SCHED_NO_SPLIT : 0, in->effort, 0};
         shunt_sched_plan_t *plan;
         *profile = make_profile(in, 0);
         check(shunt_sched_plan_create(*profile, &params, &plan));

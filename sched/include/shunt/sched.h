@@ -270,6 +270,7 @@ typedef struct shunt_sched_plan_params {
     size_t size; /* sizeof(shunt_sched_plan_params_t) */
     unsigned flags;
     double effort; /* times the default amount of search; 0 is 1. Planning time grows with it */
+    double thrift; /* relative time that may be given up for memory, e.g. 0.01; 0: none */
 } shunt_sched_plan_params_t;
 
 /*
@@ -328,6 +329,7 @@ typedef struct shunt_sched_adapt_params {
     size_t size;        /* sizeof(shunt_sched_adapt_params_t) */
     unsigned flags;     /* of the planner */
     double effort;      /* of the planner; 0: 4 */
+    double thrift;      /* of the planner; 0: 0.01, negative: none */
     double deviation;   /* relative change of a time that counts; 0: 0.1 */
     double gain;        /* predicted gain below which the plan stays; 0: 0.03 */
     int calm;           /* iterations without change after which a leaner plan is taken back; 0: 5. Doubles each time */
