@@ -9,6 +9,7 @@
 #include "comm/rail/loop.h"
 #include "comm/rail/sock.h"
 #include "comm/rail/shm.h"
+#include "comm/rail/ucx.h"
 #include "config.h"
 
 void shunt__rail_init(struct shunt__rail *rail, const struct shunt__rail_ops *ops, const struct shunt__rail_params *p,
@@ -88,5 +89,8 @@ const struct shunt__rail_ops *const shunt__rail_backends[] = {
     &shunt__sock_ops,
     &shunt__shm_ops,
     &shunt__loop_ops,
+#ifdef HAVE_UCX
+    &shunt__ucx_ops,
+#endif
     NULL,
 };

@@ -45,7 +45,7 @@ static void turn(struct mini *m)
     } else if (m->rail->ops->progress(m->rail) == 0) {
         if (waiting == YIELD)
             sched_yield();
-        if (++spins % 64 == 0)
+        if (!(m->rail->caps & SHUNT__RAIL_LOCAL) || ++spins % 64 == 0)
             mini_turn(m, 0);
     }
     if (m->downs[0]) {

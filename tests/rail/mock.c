@@ -45,7 +45,7 @@ static int right(const void *buf, int index, uint64_t message, size_t len)
     return 1;
 }
 
-/* "mock", the sender's id, the link's index; the index decides which link it is on the other side. */
+/* "mock", the sender's id, the link's index and generation; the index says which link it is on the other side. */
 static void on_hello(void *engine, struct shunt__link *link, void *buf, size_t *len)
 {
     struct mock_link *l = (struct mock_link *)link;
@@ -53,7 +53,8 @@ static void on_hello(void *engine, struct shunt__link *link, void *buf, size_t *
     memcpy(buf, "mock", 4);
     ((uint8_t *)buf)[4] = (uint8_t)l->side->id;
     ((uint8_t *)buf)[5] = (uint8_t)l->index;
-    *len = 6;
+    memcpy((uint8_t *)buf + 6, &link->generation, 4);
+    *len = 10;
 }
 
 static struct shunt__link *on_incoming(void *engine, struct shunt__rail *rail, const void *hello, size_t len,
@@ -62,9 +63,10 @@ static struct shunt__link *on_incoming(void *engine, struct shunt__rail *rail, c
     struct mock *m = engine;
     const uint8_t *h = hello;
     struct mock_link *l;
+    uint32_t generation;
 
     m->n_incoming++;
-    if (len != 6 || memcmp(h, "mock", 4) != 0 || h[5] >= MOCK_LINKS) {
+    if ((len != 6 && len != 10) || memcmp(h, "mock", 4) != 0 || h[5] >= MOCK_LINKS) {
         m->n_strange++;
         return NULL;
     }
@@ -76,11 +78,18 @@ static struct shunt__link *on_incoming(void *engine, struct shunt__rail *rail, c
         l->n_refused++;
         return NULL;
     }
+    generation = l->link.generation + 1;
+    if (len == 10) /* tests that write a HELLO by hand may leave it out */
+        memcpy(&generation, h + 6, sizeof(generation));
+    if (l->link.conn && l->up && generation <= l->link.generation) { /* said before this connection came up */
+        l->n_refused++;
+        return NULL;
+    }
     if (l->link.conn)
         rail->ops->disconnect(&l->link);
     l->up = 0;
     l->link.rail = rail;
-    l->link.generation++;
+    l->link.generation = generation > l->link.generation ? generation : l->link.generation + 1;
     memcpy(welcome, "welcome", 7);
     *welcome_len = 7;
     return &l->link;
