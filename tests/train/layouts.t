@@ -41,9 +41,9 @@ test_expect_success 'the same layout gives the same bits again' '
     train again 4 --stages 2 --micro-batches 4 &&
     test_cmp four.losses again.losses
 '
-for schedule in gpipe adapted zb-h1 zb-h2 pipemorph ready; do
+for schedule in planned gpipe 1f1b adapted zb-h1 zb-h2 pipemorph ready; do
     test_expect_success "schedule $schedule gives the same bits" "
-        train $schedule 4 --stages 2 --micro-batches 4 --schedule $schedule &&
+        train $schedule 4 --stages 2 --micro-batches 4 --schedule $schedule --adapt off &&
         test_cmp four.losses $schedule.losses
     "
 done
@@ -62,13 +62,28 @@ test_expect_success 'padded to a stated time the same bits, and it says so' '
     grep "of the busy time was padding" padded.out
 '
 test_expect_success 'a memory cap that the schedule keeps' '
-    train cap 4 --stages 4 --micro-batches 8 --schedule ready --memory-cap 2 &&
+    train cap 4 --stages 4 --micro-batches 8 --schedule ready --adapt off --memory-cap 2 &&
     grep "at most 2 live micro-batches" cap.out &&
     test_cmp one.losses cap.losses
 '
+test_expect_success 'and the planner under it' '
+    train plancap 4 --stages 4 --micro-batches 8 --memory-cap 3 &&
+    grep "at most [123] live micro-batches" plancap.out &&
+    test_cmp one.losses plancap.losses
+'
 test_expect_success 'one that it can not keep is refused' '
-    test_must_fail train nocap 2 --stages 2 --micro-batches 4 --schedule gpipe --memory-cap 2 &&
+    test_must_fail train nocap 2 --stages 2 --micro-batches 4 --schedule gpipe --adapt off --memory-cap 2 &&
     grep -i "stage" nocap.out
+'
+
+test_expect_success 'a delay on the last link changes the plan and no bit of the losses' '
+    SHUNT_SHM=0 shunt-run -t 120 -n 4 -- sh -c "
+        test \$RANK != 3 || export SHUNT_FAULTS=\"1s rail * delay 60ms\"
+        exec shunt-train --stages 4 --micro-batches 8 --batch 2 --width 32 --steps 16 --stage-time 10ms --json slow.json
+    " >slow.out 2>&1 &&
+    grep "^.0. plan: .*link 2-3: " slow.out &&
+    grep -o "\"step\": [0-9]*, \"loss\": [^,]*" slow.json | head -n 6 >slow.losses &&
+    test_cmp one.losses slow.losses
 '
 
 test_expect_success 'stopped and resumed the same bits' '

@@ -19,7 +19,8 @@ struct options {
     struct model_config model;
     double learning_rate;
     double stage_time; /* seconds that a stage's forward, input gradient and weight gradient take each; 0: as they do */
-    shunt_sched_kind_t schedule;
+    shunt_sched_kind_t schedule; /* SHUNT_SCHED_PLANNED: whatever the planner finds */
+    bool adapt;
     int memory_cap; /* live micro-batches per stage; 0: as the schedule likes */
     size_t bucket;  /* bytes of gradients reduced at once */
     const char *const *texts;
@@ -42,13 +43,14 @@ struct times {
 struct job {
     struct options options;
     shunt_context_t *context;
-    shunt_comm_t *world, *group; /* all ranks; the replicas of this stage */
+    shunt_comm_t *world, *group, *pipe; /* all ranks; the replicas of this stage; the stages of this replica */
     int rank, size, stage, replica;
     model_stage_t *model;
     struct text text;
     struct pipeline *pipeline;
     struct buckets *buckets;
     struct times times;
+    int plan_changes; /* since the start */
     int overrun; /* operations of this step that took longer than --stage-time */
     uint64_t step;
 };
@@ -65,14 +67,43 @@ void job_check(struct job *job, shunt_status_t status, const char *what);
 void job_check_model(struct job *job, int status);
 
 /*
- * One stage's part of a step: runs its operations in the schedule's order. Receives of the whole step are posted at its
- * start and sends are waited for at its end, so that no stage ever stands still for a message it does not need.
+ * One stage's part of a step: runs its operations, the next one being the plan's if its input is there, else another
+ * that can run (with --adapt off always the plan's). No stage ever stands still for a message it does not need.
  */
 struct pipeline *pipeline_create(struct job *job);
 void pipeline_destroy(struct pipeline *p);
 /* Sum of this stage's losses over its micro-batches (0 but in the last stage). */
 double pipeline_step(struct pipeline *p);
 const shunt_sched_t *pipeline_schedule(const struct pipeline *p);
+
+/*
+ * The messages between neighbouring stages: activations come from the stage before and go to the one after, gradients the
+ * other way. Receives of the whole step are posted at its start and sends are waited for at its end.
+ */
+enum direction { ACTIVATION, GRADIENT };
+struct arrivals *arrivals_create(struct job *job);
+void arrivals_destroy(struct arrivals *a);
+void arrivals_begin(struct arrivals *a);
+/* The next message that has arrived, in the order of arrival; false if there is none. With `block` it waits for one, and
+ * false means that all of the step have been taken. */
+bool arrivals_take(struct arrivals *a, bool block, enum direction *direction, int *micro_batch);
+/* What came for a micro-batch, and room for what is to be sent. */
+const float *arrivals_data(const struct arrivals *a, enum direction direction, int micro_batch);
+float *arrivals_room(struct arrivals *a, enum direction direction, int micro_batch);
+/* Sends what was put into the room, unless there is no stage in that direction. */
+void arrivals_send(struct arrivals *a, enum direction direction, int micro_batch);
+void arrivals_finish(struct arrivals *a);
+/* Delay of the link to the next stage in this step, one way, in seconds. */
+double arrivals_delay(struct arrivals *a);
+
+/* The plan, and what it is made from. */
+struct tuning *tuning_create(struct job *job);
+void tuning_destroy(struct tuning *t);
+const shunt_sched_t *tuning_schedule(const struct tuning *t);
+void tuning_begin(struct tuning *t);
+void tuning_record(struct tuning *t, shunt_sched_type_t type, double took);
+/* Collective over the pipeline, at the end of a step. True if the plan is another one now. */
+bool tuning_step(struct tuning *t, double delay);
 
 /*
  * Sums the gradients over the replicas of the stage, bucket by bucket: the reduction of a bucket starts as soon as its

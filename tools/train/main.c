@@ -72,6 +72,7 @@ static void set_up(struct job *job)
     job->size = shunt_comm_size(job->world);
     lay_out(job);
     job_check(job, shunt_comm_split(job->world, job->stage, job->replica, &job->group), "splitting");
+    job_check(job, shunt_comm_split(job->world, job->replica, job->stage, &job->pipe), "splitting");
     first = o->model.blocks * job->stage / o->stages;
     next = o->model.blocks * (job->stage + 1) / o->stages;
     job_check_model(job, model_stage_create(&o->model, first, next - first, job->stage == 0, job->stage == o->stages - 1,
@@ -120,6 +121,7 @@ int main(int argc, char **argv)
     pipeline_destroy(job.pipeline);
     model_stage_destroy(job.model);
     text_free(&job.text);
+    shunt_comm_free(job.pipe);
     shunt_comm_free(job.group);
     shunt_comm_free(job.world);
     shunt_context_destroy(job.context);

@@ -15,7 +15,8 @@ static const char usage[] =
     "  -R, --replicas N         replicas of the pipeline (ranks / stages)\n"
     "  -m, --micro-batches N    per replica and step (4)\n"
     "  -n, --steps N            (200)\n"
-    "  -s, --schedule NAME      gpipe, 1f1b, adapted, zb-h1, zb-h2, pipemorph or ready (1f1b)\n"
+    "  -s, --schedule NAME      planned, gpipe, 1f1b, adapted, zb-h1, zb-h2, pipemorph or ready (planned)\n"
+    "      --adapt on|off       follow measured times and delays with new plans (on); off keeps to the schedule\n"
     "      --memory-cap N       at most N live micro-batches on a stage\n"
     "      --stage-time T       pad each stage's forward, input gradient and weight gradient to T (10ms, 2.5s) each,\n"
     "                           as an accelerator would take it\n"
@@ -37,7 +38,7 @@ static const char usage[] =
     "\n"
     "Stage s of replica r is rank s * replicas + r. Exit code: 0, 1 when training failed, 2 for wrong usage.\n";
 
-enum { OPT_CAP = 256, OPT_TIME, OPT_BUCKET, OPT_BLOCKS, OPT_WIDTH, OPT_HEADS, OPT_CONTEXT, OPT_BATCH, OPT_RATE, OPT_SEED,
+enum { OPT_CAP = 256, OPT_ADAPT, OPT_TIME, OPT_BUCKET, OPT_BLOCKS, OPT_WIDTH, OPT_HEADS, OPT_CONTEXT, OPT_BATCH, OPT_RATE, OPT_SEED,
        OPT_CHECKPOINT, OPT_EVERY, OPT_RESUME, OPT_LOG, OPT_JSON, OPT_HELP, OPT_VERSION };
 
 static const struct option table[] = {
@@ -47,6 +48,7 @@ static const struct option table[] = {
     {"steps", required_argument, NULL, 'n'},
     {"schedule", required_argument, NULL, 's'},
     {"text", required_argument, NULL, 't'},
+    {"adapt", required_argument, NULL, OPT_ADAPT},
     {"memory-cap", required_argument, NULL, OPT_CAP},
     {"stage-time", required_argument, NULL, OPT_TIME},
     {"bucket", required_argument, NULL, OPT_BUCKET},
@@ -153,6 +155,11 @@ static void take(struct options *o, int option, const char *name, const char *va
     case 't':
         add_text(o, value);
         break;
+    case OPT_ADAPT:
+        if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0)
+            wrong(name, "on or off", value);
+        o->adapt = strcmp(value, "on") == 0;
+        break;
     case OPT_CAP:
         o->memory_cap = (int)number(name, value, 1, 65536);
         break;
@@ -225,7 +232,8 @@ void options_parse(struct options *o, int argc, char **argv)
         .steps = 200,
         .model = {.context = 32, .width = 64, .heads = 4, .blocks = 4, .batch = 8, .seed = 1},
         .learning_rate = 0.004,
-        .schedule = SHUNT_SCHED_1F1B,
+        .schedule = SHUNT_SCHED_PLANNED,
+        .adapt = true,
         .bucket = 256 << 10,
         .log_every = 10,
     };

@@ -50,10 +50,10 @@ static void describe(const struct report *r)
             model_stage_destroy(stage);
         }
     }
-    printf("%d ranks on %d host%s: %d stage%s x %d replica%s, %d micro-batches each, schedule %s\n", r->job->size,
+    printf("%d ranks on %d host%s: %d stage%s x %d replica%s, %d micro-batches each, schedule %s%s\n", r->job->size,
            shunt_comm_hosts(r->job->world), shunt_comm_hosts(r->job->world) == 1 ? "" : "s", o->stages,
            o->stages == 1 ? "" : "s", o->replicas, o->replicas == 1 ? "" : "s", o->micro_batches,
-           shunt_sched_kind_name(shunt_sched_kind(schedule)));
+           shunt_sched_kind_name(shunt_sched_kind(schedule)), o->adapt && o->stages > 1 ? ", adapting" : "");
     printf("%zu parameters in %d blocks; %zu bytes of text, whose bigram loss is %.4f\n", parameters, o->model.blocks,
            r->job->text.n, r->bigram);
     if (o->stage_time > 0)
@@ -81,9 +81,9 @@ void report_start(struct report *r, uint64_t first_step)
                 r->bigram);
 }
 
-static void line(struct report *r)
+static void line(struct report *r, uint64_t steps_done)
 {
-    printf("step %" PRIu64 "  loss %.4f  tokens/s %.0f  iteration %.1f ms  bubble %.1f %%\n", r->job->step + 1,
+    printf("step %" PRIu64 "  loss %.4f  tokens/s %.0f  iteration %.1f ms  bubble %.1f %%\n", steps_done,
            r->recent / r->n_recent, r->tokens * (double)r->line_steps / r->line_time * 1e9,
            r->line_time / (double)r->line_steps / 1e6, 100 * (1 - r->line_busy / r->line_time / r->job->size));
     fflush(stdout);
@@ -123,7 +123,7 @@ void report_step(struct report *r, double loss_sum)
         fprintf(r->json, "%s\n  {\"step\": %" PRIu64 ", \"loss\": %.17g, \"time_ms\": %.6f, \"bubble\": %.6f}",
                 r->steps > 1 ? "," : "", job->step + 1, loss, took / 1e6, 1 - sums[1] / took / job->size);
     if ((job->step + 1) % (uint64_t)o->log_every == 0)
-        line(r);
+        line(r, job->step + 1);
 }
 
 void report_end(struct report *r)
@@ -134,11 +134,13 @@ void report_end(struct report *r)
     job_check(job, shunt_allreduce(job->world, &peak, &peak, 1, SHUNT_FLOAT64, SHUNT_MAX), "the summary");
     if (job->rank == 0 && r->steps > 0) {
         if (r->line_steps)
-            line(r);
+            line(r, job->step);
         printf("done: %ld steps in %.1f s, loss %.4f (bigram %.4f), %.0f tokens/s, iteration %.1f ms, bubble %.1f %%, "
                "at most %.0f live micro-batches on a stage\n",
                r->steps, r->time / 1e9, r->last_loss, r->bigram, r->tokens * steps / r->time * 1e9,
                r->time / steps / 1e6, 100 * (1 - r->busy / r->time / job->size), peak);
+        if (job->options.adapt && job->options.stages > 1)
+            printf("%d changes of plan\n", job->plan_changes);
         if (job->options.stage_time > 0)
             printf("%.1f %% of the busy time was padding; %.0f operations took longer than they should\n",
                    100 * r->padded / r->busy, r->overrun);
@@ -146,9 +148,9 @@ void report_end(struct report *r)
     if (r->json) {
         fprintf(r->json,
                 "\n ],\n \"loss\": %.17g, \"tokens_per_second\": %.17g, \"iteration_ms\": %.17g, \"bubble\": %.17g, "
-                "\"peak_live\": %.0f, \"overrun\": %.0f}\n",
+                "\"peak_live\": %.0f, \"overrun\": %.0f, \"plan_changes\": %d}\n",
                 r->last_loss, steps > 0 ? r->tokens * steps / r->time * 1e9 : 0, steps > 0 ? r->time / steps / 1e6 : 0,
-                steps > 0 ? 1 - r->busy / r->time / job->size : 0, peak, r->overrun);
+                steps > 0 ? 1 - r->busy / r->time / job->size : 0, peak, r->overrun, job->plan_changes);
         if (fclose(r->json) != 0)
             job_fail(job, job->options.json, strerror(errno));
     }

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which order the stages' operations take, and how that follows what is measured. Each pipeline (the stages of one
+ * replica) agrees by itself: a small all-reduce of stage times and link delays at the end of a step, from which every
+ * stage derives the same plan.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "tools/train/job.h"
+
+enum { FORWARD, BACKWARD, WEIGHT, KINDS };
+
+struct tuning {
+    struct job *job;
+    shunt_sched_profile_t *expected; /* before anything is measured */
+    shunt_sched_t *fixed;            /* --adapt off */
+    shunt_sched_plan_t *plan;        /* --adapt off with --schedule planned */
+    shunt_sched_adapt_t *adapt;
+    double *vector;
+    int entries;
+    double *took[KINDS]; /* of this step's operations, seconds */
+    int n[KINDS];
+    uint64_t began;
+};
+
+static void *need(struct job *job, size_t n, size_t size)
+{
+    void *memory = calloc(n, size);
+
+    if (!memory)
+        job_fail(job, NULL, "out of memory");
+    return memory;
+}
+
+/* All stages alike: forward, input gradient and weight gradient take the stated time, or the same unknown one. */
+static shunt_status_t expect(struct tuning *t)
+{
+    const struct options *o = &t->job->options;
+    double unit = o->stage_time > 0 ? o->stage_time : 0.01;
+    shunt_status_t status = shunt_sched_profile_create(o->stages, 1, o->micro_batches, &t->expected);
+
+    for (int s = 0; s < o->stages && status == SHUNT_OK; s++) {
+        status = shunt_sched_profile_set_stage(t->expected, s, unit, unit, unit);
+        if (status == SHUNT_OK && o->memory_cap)
+            status = shunt_sched_profile_set_cap(t->expected, s, o->memory_cap);
+    }
+    return status;
+}
+
+static shunt_status_t choose(struct tuning *t)
+{
+    const struct options *o = &t->job->options;
+    unsigned flags = o->schedule == SHUNT_SCHED_PLANNED               ? 0
+                     : shunt_sched_kind_is_split(o->schedule)         ? SHUNT_SCHED_ONLY_SPLIT
+                                                                      : SHUNT_SCHED_NO_SPLIT;
+    shunt_sched_adapt_params_t adapt = {.size = sizeof(adapt), .flags = flags};
+    shunt_status_t status = expect(t);
+
+    if (status == SHUNT_OK && o->adapt && o->stages > 1)
+        status = shunt_sched_adapt_create(t->expected, &adapt, &t->adapt);
+    else if (status == SHUNT_OK && o->schedule == SHUNT_SCHED_PLANNED)
+        status = shunt_sched_plan_create(t->expected, NULL, &t->plan);
+    else if (status == SHUNT_OK)
+        status = shunt_sched_create(t->expected, o->schedule, &t->fixed);
+    return status == SHUNT_OK ? shunt_sched_check(tuning_schedule(t), t->expected) : status;
+}
+
+struct tuning *tuning_create(struct job *job)
+{
+    struct tuning *t = need(job, 1, sizeof(*t));
+
+    t->job = job;
+    job_check(job, choose(t), "making the schedule");
+    if (shunt_sched_chunks(tuning_schedule(t)) != 1) {
+        fprintf(stderr, "shunt-train: the schedule %s needs several model chunks per stage; a stage here is one\n",
+                shunt_sched_kind_name(job->options.schedule));
+        exit(2);
+    }
+    if (t->adapt)
+        t->entries = shunt_sched_adapt_entries(t->adapt);
+    t->vector = need(job, (size_t)t->entries + 1, sizeof(double));
+    for (int k = 0; k < KINDS; k++)
+        t->took[k] = need(job, (size_t)job->options.micro_batches, sizeof(double));
+    return t;
+}
+
+void tuning_destroy(struct tuning *t)
+{
+    if (!t)
+        return;
+    shunt_sched_adapt_destroy(t->adapt);
+    shunt_sched_plan_destroy(t->plan);
+    shunt_sched_destroy(t->fixed);
+    shunt_sched_profile_destroy(t->expected);
+    for (int k = 0; k < KINDS; k++)
+        free(t->took[k]);
+    free(t->vector);
+    free(t);
+}
+
+const shunt_sched_t *tuning_schedule(const struct tuning *t)
+{
+    return t->adapt ? shunt_sched_adapt_schedule(t->adapt) : t->plan ? shunt_sched_plan_schedule(t->plan) : t->fixed;
+}
+
+void tuning_begin(struct tuning *t)
+{
+    memset(t->n, 0, sizeof(t->n));
+    t->began = now_ns();
+}
+
+void tuning_record(struct tuning *t, shunt_sched_type_t type, double took)
+{
+    switch (type) {
+    case SHUNT_SCHED_F:
+        t->took[FORWARD][t->n[FORWARD]++] = took;
+        break;
+    case SHUNT_SCHED_B: /* its halves do about the same products */
+        t->took[BACKWARD][t->n[BACKWARD]++] = took / 2;
+        t->took[WEIGHT][t->n[WEIGHT]++] = took / 2;
+        break;
+    case SHUNT_SCHED_I:
+        t->took[BACKWARD][t->n[BACKWARD]++] = took;
+        break;
+    default:
+        t->took[WEIGHT][t->n[WEIGHT]++] = took;
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static double median(struct tuning *t, int kind)
+{
+    qsort(t->took[kind], (size_t)t->n[kind], sizeof(double), by_value);
+    return t->n[kind] ? t->took[kind][t->n[kind] / 2] : 0;
+}
+
+bool tuning_step(struct tuning *t, double delay)
+{
+    struct job *job = t->job;
+    shunt_sched_event_t event;
+
+    if (!t->adapt)
+        return false;
+    memset(t->vector, 0, ((size_t)t->entries + 1) * sizeof(double));
+    job_check(job,
+              shunt_sched_adapt_put_stage(t->adapt, t->vector, job->stage, 0, median(t, FORWARD), median(t, BACKWARD),
+                                          median(t, WEIGHT)),
+              "adapting");
+    if (job->stage < job->options.stages - 1)
+        job_check(job, shunt_sched_adapt_put_link(t->adapt, t->vector, job->stage, delay, 0, 0), "adapting");
+    if (job->stage == 0) /* where the last backward ends */
+        t->vector[t->entries] = (double)(now_ns() - t->began) / 1e9;
+    job_check(job,
+              shunt_allreduce(job->pipe, t->vector, t->vector, (size_t)t->entries + 1, SHUNT_FLOAT64, SHUNT_SUM),
+              "agreeing on the pipeline's profile");
+    job_check(job, shunt_sched_adapt_step(t->adapt, (int)job->step + 1, t->vector, t->vector[t->entries], &event),
+              "adapting");
+    if (event.text[0] && job->stage == 0) {
+        printf("plan%s%.0d: %s\n", job->options.replicas > 1 ? " of replica " : "",
+               job->options.replicas > 1 ? job->replica : 0, event.text);
+        fflush(stdout);
+    }
+    job->plan_changes += event.changed;
+    return event.changed;
+}
