@@ -140,8 +140,11 @@ static struct shunt__link *inner_incoming(void *engine, struct shunt__rail *rail
 static int inner_welcome(void *engine, struct shunt__link *link, const void *payload, size_t len)
 {
     struct fault_rail *f = engine;
+    struct shunt__link *outer = ((struct fault_conn *)link)->outer;
+    int refused = f->rail.params.events->welcome(f->rail.params.engine, outer, payload, len);
 
-    return f->rail.params.events->welcome(f->rail.params.engine, ((struct fault_conn *)link)->outer, payload, len);
+    link->generation = outer->generation; /* the other side may have raised it; it goes into every frame */
+    return refused;
 }
 
 static void inner_established(void *engine, struct shunt__link *link)
