@@ -62,7 +62,7 @@ __attribute__((format(printf, 3, 4))) static shunt_status_t give_up(struct joine
     va_end(ap);
     if (root->state == SHUNT__BOOT_OPEN) {
         shunt__boot_link_send(root, message, shunt__boot_fail_write(&failure, message));
-        shunt__boot_links_finish(&root, 1, 100);
+        shunt__boot_links_finish(&root, 1, status == SHUNT_ERR_ABORTED ? 20 : 100);
     }
     return shunt__boot_tree_fail(j->boot, NULL, status, "%s", failure.text);
 }

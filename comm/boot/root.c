@@ -360,14 +360,15 @@ static void progress(struct shunt__boot_root *root)
 /* Those who stand before the door of a meeting that failed shall hear it, too. */
 static void tell_who_waits(struct shunt__boot_root *root)
 {
-    uint64_t until = shunt__now() + 200 * SHUNT__MS;
+    /* An abort is promised to be quick. */
+    uint64_t until = shunt__now() + (root->failure.status == SHUNT_ERR_ABORTED ? 20 : 200) * SHUNT__MS;
 
     while (shunt__now() < until) {
         root->polls.n = 0;
         for (int i = 0; i < root->size; i++)
             root->member[i].link.polled = -1;
         shunt__boot_door_poll(&root->door, &root->polls);
-        shunt__boot_polls_wait(&root->polls, 20);
+        shunt__boot_polls_wait(&root->polls, 10);
         progress(root);
     }
 }
@@ -403,7 +404,7 @@ static void *run(void *arg)
     for (int i = 0; links && i < root->size; i++)
         links[i] = &root->member[i].link;
     if (links)
-        shunt__boot_links_finish(links, root->size, 300);
+        shunt__boot_links_finish(links, root->size, root->failure.status == SHUNT_ERR_ABORTED ? 30 : 300);
     for (int i = 0; i < root->size; i++)
         shunt__boot_link_close(&root->member[i].link, SHUNT__BOOT_END_CLOSED, 0);
     free(links);

@@ -21,9 +21,13 @@ int shunt__boot_secure_start(void)
 
 void shunt__boot_secret_derive(struct shunt__boot_secret *secret, const unsigned char key[32], uint64_t nonce)
 {
+    unsigned char meeting[crypto_kdf_KEYBYTES];
+
     secret->nonce = nonce;
-    crypto_kdf_derive_from_key(secret->hello_key, 32, 1, "shntboot", key);
-    crypto_kdf_derive_from_key(secret->session_key, 32, 2, "shntboot", key);
+    crypto_generichash(meeting, sizeof(meeting), (const unsigned char *)&nonce, sizeof(nonce), key, 32);
+    crypto_kdf_derive_from_key(secret->hello_key, 32, 1, "shntboot", meeting);
+    crypto_kdf_derive_from_key(secret->session_key, 32, 2, "shntboot", meeting);
+    sodium_memzero(meeting, sizeof(meeting));
 }
 
 static void start(unsigned char *p, const unsigned char magic[4], int kind)

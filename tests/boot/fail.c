@@ -96,6 +96,46 @@ static void stopped(void)
     free(ranks);
 }
 
+static int stop_env;
+
+static void *env_main(void *arg)
+{
+    struct shunt__config config;
+    struct shunt__boot *boot = NULL;
+    struct shunt__boot_root *root = NULL;
+    unsigned char epoch[16];
+    int rank, size;
+
+    shunt__config_load(&config, NULL);
+    *(shunt_status_t *)arg = shunt__boot_open_env(&config, NULL, 0, &stop_env, &rank, &size, &boot, &root, epoch);
+    shunt__config_free(&config);
+    return NULL;
+}
+
+/* Each way through the environment can be stopped while it waits for the others. */
+static void stopped_env(const char *rank, const char *port, const char *file, const char *what)
+{
+    shunt_status_t status = SHUNT_OK;
+    pthread_t thread;
+    uint64_t start;
+
+    setenv("RANK", rank, 1);
+    setenv("WORLD_SIZE", "2", 1);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("MASTER_PORT", port, 1);
+    if (file)
+        setenv("SHUNT_ID_FILE", file, 1);
+    stop_env = 0;
+    pthread_create(&thread, NULL, env_main, &status);
+    sleep_ms(200);
+    start = shunt__now();
+    __atomic_store_n(&stop_env, 1, __ATOMIC_RELAXED);
+    pthread_join(thread, NULL);
+    is_int(status, SHUNT_ERR_ABORTED, "%s is aborted", what);
+    ok(shunt__now() - start < SHUNT__S, "soon (%.1f ms)", (double)(shunt__now() - start) / SHUNT__MS);
+    unsetenv("SHUNT_ID_FILE");
+}
+
 static void root_closed(void)
 {
     unsigned char id[SHUNT__BOOT_ID_BYTES];
@@ -262,6 +302,10 @@ int main(void)
     twice();
     sizes();
     stopped();
+    stopped_env("0", "29400", NULL, "rank 0 by torchrun's variables");
+    stopped_env("1", "29420", NULL, "another rank");
+    stopped_env("0", "29440", "/tmp/shunt-fail-id", "rank 0 with a file");
+    stopped_env("1", "29460", "/tmp/shunt-fail-none", "another rank");
     root_closed();
     left();
     steps(-1, 4, SHUNT_ERR_MISMATCH, "an allgather", "ranks in different steps");
