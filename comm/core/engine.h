@@ -97,6 +97,7 @@ struct shunt__path {
     uint64_t connect_start;  /* of the attempt under way */
     uint32_t attempts;
     uint8_t refused, was_up;
+    uint8_t bye;             /* the peer has said goodbye on it: nothing more comes */
     /* window */
     uint64_t in_flight;      /* bytes in records that are not acknowledged */
     uint64_t window;
@@ -129,6 +130,7 @@ struct shunt__peer {
     int n_paths;
     shunt_status_t state;     /* OK, PEER (dead or gone) or TIMEOUT (unreachable for too long) */
     int left;                 /* it said goodbye: what it owed to others was delivered before */
+    uint64_t left_at;         /* when operations that still concern it fail */
     char why[160];
     uint64_t unreachable_since; /* 0: some path is up, or nothing is wanted of it */
     uint64_t unmatched;       /* bytes under way that its receives have not matched */
@@ -281,6 +283,10 @@ void shunt__peer_put(struct shunt__peer *peer);
 void shunt__peer_fail(struct shunt__peer *peer, shunt_status_t status, const char *why, int tell);
 /* Something is wanted of this peer: have at least one path up or coming up. */
 void shunt__peer_want(struct shunt__peer *peer);
+/* It has said goodbye on some path: once that is so on all, or after a while, operations with it end. */
+void shunt__peer_leaving(struct shunt__peer *peer);
+/* Does so when it is due. */
+void shunt__peer_leave(struct shunt__peer *peer);
 void shunt__peer_tick(struct shunt__peer *peer, uint64_t now);
 struct shunt__peer *shunt__peer_find(struct shunt_context *ctx, const unsigned char uid[16]);
 /* "host/pid" for messages; static per thread. */

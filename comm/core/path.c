@@ -59,7 +59,7 @@ void shunt__path_move(struct shunt__path *path, shunt_rail_state_t state, const 
     if (state == SHUNT_RAIL_UP && path->was_up && old != SHUNT_RAIL_SLOW)
         shunt__health_event(peer->ctx, SHUNT_EVENT_RAIL_UP, peer, path->rail, "rail %s to %s is back: %s",
                             path->link.rail->name, shunt__peer_name(peer), path->why);
-    if (state == SHUNT_RAIL_DEAD && (was_usable || old == SHUNT_RAIL_SUSPECT) && peer->state == SHUNT_OK)
+    if (state == SHUNT_RAIL_DEAD && (was_usable || old == SHUNT_RAIL_SUSPECT) && peer->state == SHUNT_OK && !peer->left)
         shunt__health_event(peer->ctx, SHUNT_EVENT_RAIL_DOWN, peer, path->rail, "rail %s to %s is dead: %s",
                             path->link.rail->name, shunt__peer_name(peer), path->why);
     if (state == SHUNT_RAIL_SUSPECT)
@@ -275,6 +275,7 @@ static void on_established(void *engine, struct shunt__link *link)
     p->blocked = 0;
     p->ping_open = 0;
     p->landing = NULL;
+    p->bye = 0;
     p->generations++;
     p->last_rx = p->last_ack = p->last_ping = peer->ctx->now;
     peer->unreachable_since = 0;
@@ -294,6 +295,11 @@ static void on_down(void *engine, struct shunt__link *link, shunt_status_t statu
     p->connect_at = was_up ? ctx->now : 0; /* a connection that broke is tried again at once */
     p->refused = status == SHUNT_ERR_PEER;
     shunt__path_drop(p, SHUNT_RAIL_DEAD, why);
+    if (peer->left) {
+        p->connect_at = UINT64_MAX;
+        shunt__peer_leaving(peer);
+        return;
+    }
     if (peer->state != SHUNT_OK || status != SHUNT_ERR_PEER)
         return;
     if (link->rail->caps & SHUNT__RAIL_LOCAL && was_up) {
@@ -368,9 +374,8 @@ static void on_frame(void *engine, struct shunt__link *link, const struct shunt_
         shunt__notice_arrived(p, f, payload);
         break;
     case SHUNT__FRAME_BYE:
-        p->link.rail->ops->disconnect(link); /* quietly: the other side is about to close it */
-        peer->left = 1;
-        shunt__peer_fail(peer, SHUNT_ERR_PEER, "it has closed its context", 0);
+        p->bye = 1;
+        shunt__peer_leaving(peer);
         break;
     default:
         break;

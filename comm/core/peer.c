@@ -5,6 +5,8 @@
 #include <string.h>
 #include "comm/core/engine.h"
 
+#define LEAVING (200 * SHUNT__MS)
+
 static unsigned bucket(const unsigned char uid[16])
 {
     return uid[0] % SHUNT__HASH;
@@ -150,11 +152,33 @@ void shunt__peer_fail(struct shunt__peer *peer, shunt_status_t status, const cha
     }
 }
 
+void shunt__peer_leaving(struct shunt__peer *peer)
+{
+    uint64_t now = peer->ctx->now;
+    int open = 0;
+
+    for (int i = 0; i < SHUNT__MAX_RAILS; i++)
+        open |= shunt__path_usable(peer->paths[i]) && !peer->paths[i]->bye;
+    if (!peer->left)
+        peer->left_at = now + LEAVING; /* acknowledgements may still be on their way over another rail */
+    if (!open)
+        peer->left_at = now;
+    peer->left = 1;
+    shunt__pump_later(peer);
+}
+
+void shunt__peer_leave(struct shunt__peer *peer)
+{
+    if (peer->left && peer->state == SHUNT_OK && peer->ctx->now >= peer->left_at)
+        shunt__peer_fail(peer, SHUNT_ERR_PEER, "it has closed its context", 0);
+}
+
 void shunt__peer_tick(struct shunt__peer *peer, uint64_t now)
 {
     uint64_t heard = 0;
     int usable = 0;
 
+    shunt__peer_leave(peer);
     if (peer->state != SHUNT_OK)
         return;
     for (int i = 0; i < SHUNT__MAX_RAILS; i++) {

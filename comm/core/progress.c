@@ -85,6 +85,8 @@ static int pump(struct shunt_context *ctx, int idle)
     while (!shunt__list_empty(&todo)) {
         struct shunt__peer *peer = shunt__container(todo.next, struct shunt__peer, pump);
         shunt__list_remove(&peer->pump);
+        if (peer->left)
+            shunt__peer_leave(peer);
         shunt__schedule(peer);
         if (acks_due(peer, ctx->now, idle))
             n += shunt__ack_flush(peer);
@@ -195,6 +197,10 @@ static void block(struct shunt_context *ctx, uint64_t deadline)
     ctx->sleeping -= timeout < 0;
 }
 
+/*
+ * Also at the start of every call that drives: a turn disarms the rails' doorbells on which the sleeper relies, so once the
+ * call is over nothing would wake it.
+ */
 void shunt__progress_kick(struct shunt_context *ctx)
 {
     if (ctx->sleeping)
@@ -225,6 +231,7 @@ void shunt__progress_until(struct shunt_context *ctx, const int *flag, uint64_t 
         return;
     atomic_fetch_add(&ctx->callers, 1);
     atomic_fetch_add(&ctx->calls, 1);
+    shunt__progress_kick(ctx);
     while (!*(const volatile int *)flag && !(deadline && shunt__now() >= deadline)) {
         if (ctx->polling) {
             wait_for_driver(ctx, deadline);
@@ -373,6 +380,7 @@ void shunt_progress(shunt_context_t *ctx)
     if (!ctx)
         return;
     shunt__lock(ctx);
+    shunt__progress_kick(ctx);
     if (!ctx->polling)
         shunt__progress(ctx);
     shunt__unlock(ctx);
