@@ -176,10 +176,9 @@ out:
 /* Speed and driver; an interface that has neither leaves what is there. */
 static void ask_ethtool(int fd, struct shunt__interface *i)
 {
-    struct {
-        struct ethtool_link_settings set;
-        uint32_t masks[3 * 127]; /* the kernel says how many words it wants, 127 is its bound */
-    } link = {.set = {.cmd = ETHTOOL_GLINKSETTINGS}};
+    /* The settings end in three masks; the kernel says how many words each has, 127 is its bound. */
+    uint32_t room[sizeof(struct ethtool_link_settings) / 4 + 3 * 127] = {0};
+    struct ethtool_link_settings *link = (struct ethtool_link_settings *)(void *)room;
     struct ethtool_drvinfo driver = {.cmd = ETHTOOL_GDRVINFO};
     struct ifreq req = {0};
 
@@ -190,12 +189,13 @@ static void ask_ethtool(int fd, struct shunt__interface *i)
         if (!*i->device && strchr(driver.bus_info, ':'))
             copy_text(i->device, sizeof(i->device), driver.bus_info, sizeof(driver.bus_info));
     }
-    req.ifr_data = (char *)&link;
-    if (ioctl(fd, SIOCETHTOOL, &req) == 0 && link.set.link_mode_masks_nwords < 0) {
-        link.set.cmd = ETHTOOL_GLINKSETTINGS;
-        link.set.link_mode_masks_nwords = (int8_t)-link.set.link_mode_masks_nwords;
-        if (ioctl(fd, SIOCETHTOOL, &req) == 0 && link.set.speed != (uint32_t)SPEED_UNKNOWN)
-            i->speed = link.set.speed;
+    link->cmd = ETHTOOL_GLINKSETTINGS;
+    req.ifr_data = (char *)room;
+    if (ioctl(fd, SIOCETHTOOL, &req) == 0 && link->link_mode_masks_nwords < 0) {
+        link->cmd = ETHTOOL_GLINKSETTINGS;
+        link->link_mode_masks_nwords = (int8_t)-link->link_mode_masks_nwords;
+        if (ioctl(fd, SIOCETHTOOL, &req) == 0 && link->speed != (uint32_t)SPEED_UNKNOWN)
+            i->speed = link->speed;
     }
 }
 

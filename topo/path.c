@@ -204,7 +204,7 @@ shunt_status_t shunt_topo_path(const shunt_topo_t *topo, const shunt_topo_object
         }
     }
     switches += x->pub.type == SHUNT_TOPO_SWITCH;
-    if (x->pub.type != SHUNT_TOPO_HOST)
+    if (x->pub.type != SHUNT_TOPO_HOST || x == a || x == b)
         path->hop[path->n_hops++] = &x->pub;
     while (n)
         path->hop[path->n_hops++] = &chain[--n]->pub;
