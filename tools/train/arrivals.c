@@ -33,7 +33,7 @@ struct arrivals {
     bool started, quit, running;
     shunt_request_t **requests; /* 2 n: direction * n + micro-batch */
     int *queue, n_queue, n_taken; /* arrived, in their order */
-    bool failed;
+    shunt_status_t failed;
     char why[512];
     int64_t smallest[2], echoed;
 };
@@ -76,7 +76,7 @@ static void *receive(void *arg)
         status = shunt_wait_any(a->requests, 2 * a->n, &index, NULL);
         pthread_mutex_lock(&a->lock);
         if (status != SHUNT_OK) {
-            a->failed = true;
+            a->failed = status;
             snprintf(a->why, sizeof(a->why), "%s", shunt_error_text());
         }
         if (status != SHUNT_OK || index < 0)
@@ -104,10 +104,10 @@ struct arrivals *arrivals_create(struct job *job)
     struct arrivals *a = need(job, 1, sizeof(*a));
 
     a->job = job;
-    a->n = o->micro_batches;
+    a->n = job->count;
     a->stride = sizeof(struct message_head) + model_activations(&o->model) * sizeof(float);
-    a->peer[ACTIVATION] = job->stage > 0 ? job->rank - o->replicas : -1;
-    a->peer[GRADIENT] = job->stage < o->stages - 1 ? job->rank + o->replicas : -1;
+    a->peer[ACTIVATION] = job->before;
+    a->peer[GRADIENT] = job->after;
     for (int d = 0; d < 2; d++) {
         a->buffers[d] = need(job, (size_t)a->n, a->stride);
         a->sending[d] = need(job, (size_t)a->n, a->stride);
@@ -137,6 +137,9 @@ void arrivals_destroy(struct arrivals *a)
         pthread_mutex_unlock(&a->lock);
         pthread_join(a->thread, NULL);
     }
+    /* After a failure some are left; the communicator was revoked, so that they end. */
+    shunt_wait_all(a->requests, 2 * a->n, NULL);
+    shunt_wait_all(a->sends, a->n_sends, NULL);
     for (int d = 0; d < 2; d++) {
         free(a->buffers[d]);
         free(a->sending[d]);
@@ -186,8 +189,8 @@ bool arrivals_take(struct arrivals *a, bool block, enum direction *direction, in
         *micro_batch = a->queue[a->n_taken++] % a->n;
     }
     pthread_mutex_unlock(&a->lock);
-    if (a->failed)
-        job_fail(a->job, "receiving from a neighbouring stage", a->why);
+    if (a->failed != SHUNT_OK)
+        job_lost(a->job, a->failed, "receiving from a neighbouring stage", a->why);
     return got;
 }
 

@@ -36,7 +36,8 @@ struct buckets *buckets_create(struct job *job)
 {
     struct buckets *b;
 
-    if (job->options.replicas == 1)
+    model_on_final(job->model, NULL, NULL);
+    if (job->replicas == 1)
         return NULL;
     b = calloc(1, sizeof(*b));
     if (!b)
@@ -55,6 +56,7 @@ void buckets_destroy(struct buckets *b)
 {
     if (!b)
         return;
+    shunt_wait_all(b->requests, b->n, NULL); /* after a failure, of a communicator that was revoked */
     free(b->requests);
     free(b);
 }

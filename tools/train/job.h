@@ -3,6 +3,7 @@
 #ifndef SHUNT_TRAIN_JOB_H
 #define SHUNT_TRAIN_JOB_H
 
+#include <setjmp.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <shunt/coll.h>
@@ -15,6 +16,7 @@
 struct options {
     int stages, replicas; /* 0: from the number of ranks */
     int micro_batches;    /* per replica and step */
+    int total;            /* per step over all replicas; 0: micro_batches * replicas */
     long steps;
     struct model_config model;
     double learning_rate;
@@ -45,6 +47,13 @@ struct job {
     shunt_context_t *context;
     shunt_comm_t *world, *group, *pipe; /* all ranks; the replicas of this stage; the stages of this replica */
     int rank, size, stage, replica;
+    int replicas, total;  /* of the pipeline now; micro-batches of a step over all of them */
+    int first, count;     /* this replica's micro-batches among them */
+    int before, after;    /* ranks of the neighbouring stages, -1 at the ends */
+    bool active;          /* false: a spare, which waits for a place to become free */
+    bool recoverable;     /* a lost rank is survived: escape leads to the training loop */
+    jmp_buf escape;
+    struct report *report;
     model_stage_t *model;
     struct text text;
     struct pipeline *pipeline;
@@ -62,8 +71,9 @@ void options_parse(struct options *options, int argc, char **argv);
 
 /* Prints why and ends the program, telling the other ranks. `what` may be NULL. */
 void job_fail(struct job *job, const char *what, const char *why) __attribute__((noreturn));
-/* Ends the program if a call into libshunt or the model failed. */
+/* Ends the program if a call into libshunt or the model failed; after the loss of a rank it goes to job->escape. */
 void job_check(struct job *job, shunt_status_t status, const char *what);
+void job_lost(struct job *job, shunt_status_t status, const char *what, const char *why) __attribute__((noreturn));
 void job_check_model(struct job *job, int status);
 
 /*
@@ -114,6 +124,19 @@ void buckets_destroy(struct buckets *b);
 void buckets_begin(struct buckets *b);
 void buckets_wait(struct buckets *b);
 
+/*
+ * Who does what. rank_at[stage * replicas + replica] is the rank in that place; the micro-batches are shared out evenly,
+ * consecutive ones to each replica. Makes the communicators, the pipeline and the buckets.
+ */
+void members_place(struct job *job, const int *rank_at);
+/*
+ * After the loss of ranks: those that live agree on who they are, bring the step that some of them had finished to its
+ * end, and take places again: as many whole pipelines as there are ranks for, the rest spares. Who gets another stage
+ * receives its state from a rank that has it. Needs, for each stage, one survivor of it.
+ */
+void members_recover(struct job *job);
+float members_rate(const struct job *job);
+
 /* Files of a step in the checkpoint folder, and a file `latest` that names them once all are there. */
 void save_checkpoint(struct job *job, uint64_t steps_done);
 /* Steps done by the latest one; 0 when there is none. */
@@ -122,8 +145,12 @@ uint64_t load_checkpoint(struct job *job);
 /* Progress lines, the JSON file and the summary; only rank 0 prints. */
 struct report *report_create(struct job *job);
 void report_start(struct report *r, uint64_t first_step);
-/* Collective: adds the step up over all ranks. */
-void report_step(struct report *r, double loss_sum);
+/* Adds the step up over all ranks; when this succeeds on any rank, every rank has its sum of gradients. */
+#define REPORT_SUMS 5
+void report_agree(struct report *r, double loss_sum, double *sums);
+void report_step(struct report *r, const double *sums);
+/* The sums of the last step that was reported. */
+void report_last(const struct report *r, double *sums);
 void report_end(struct report *r);
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* shunt-train: trains a small language model, pipeline x data parallel. */
-#include <math.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -23,10 +22,19 @@ void job_fail(struct job *job, const char *what, const char *why)
     exit(1);
 }
 
+void job_lost(struct job *job, shunt_status_t status, const char *what, const char *why)
+{
+    bool lost = status == SHUNT_ERR_PEER || status == SHUNT_ERR_TIMEOUT || status == SHUNT_ERR_REVOKED;
+
+    if (job->recoverable && lost)
+        longjmp(job->escape, 1);
+    job_fail(job, what, why);
+}
+
 void job_check(struct job *job, shunt_status_t status, const char *what)
 {
     if (status != SHUNT_OK)
-        job_fail(job, what, shunt_error_text());
+        job_lost(job, status, what, shunt_error_text());
 }
 
 void job_check_model(struct job *job, int status)
@@ -53,14 +61,19 @@ static void lay_out(struct job *job)
             fprintf(stderr, "shunt-train: %d blocks can't fill %d stages; use --blocks\n", o->model.blocks, o->stages);
         exit(2);
     }
-    job->stage = job->rank / o->replicas;
-    job->replica = job->rank % o->replicas;
+    job->replicas = o->replicas;
+    job->total = o->total ? o->total : o->micro_batches * o->replicas;
+    if (job->total < job->replicas) {
+        if (job->rank == 0)
+            fprintf(stderr, "shunt-train: %d micro-batches are too few for %d replicas\n", job->total, job->replicas);
+        exit(2);
+    }
 }
 
 static void set_up(struct job *job)
 {
     struct options *o = &job->options;
-    int first, next;
+    int *rank_at;
 
     for (int i = 0; i < o->n_texts; i++)
         job_check_model(job, text_add(&job->text, o->texts[i]));
@@ -71,42 +84,51 @@ static void set_up(struct job *job)
     job->rank = shunt_comm_rank(job->world);
     job->size = shunt_comm_size(job->world);
     lay_out(job);
-    job_check(job, shunt_comm_split(job->world, job->stage, job->replica, &job->group), "splitting");
-    job_check(job, shunt_comm_split(job->world, job->replica, job->stage, &job->pipe), "splitting");
-    first = o->model.blocks * job->stage / o->stages;
-    next = o->model.blocks * (job->stage + 1) / o->stages;
-    job_check_model(job, model_stage_create(&o->model, first, next - first, job->stage == 0, job->stage == o->stages - 1,
-                                            &job->model));
-    job->pipeline = pipeline_create(job);
-    job->buckets = buckets_create(job);
+    rank_at = calloc((size_t)job->size, sizeof(int));
+    if (!rank_at)
+        job_fail(job, NULL, "out of memory");
+    for (int r = 0; r < job->size; r++)
+        rank_at[r] = r;
+    members_place(job, rank_at);
+    free(rank_at);
+}
+
+/* The step that was agreed on takes effect. */
+static void apply(struct job *job, const double *sums)
+{
+    uint64_t start = now_ns();
+
+    if (job->active)
+        model_update(job->model, job->step, 1.0f / (float)job->total, members_rate(job));
+    job->times = (struct times){.busy = (double)(now_ns() - start)}; /* counts in the next one */
+    job->overrun = 0;
+    report_step(job->report, sums);
+    job->step++;
 }
 
 static void train(struct job *job)
 {
     const struct options *o = &job->options;
-    struct report *report = report_create(job);
     uint64_t first = o->resume ? load_checkpoint(job) : 0;
 
-    report_start(report, first);
-    for (job->step = first; job->step < (uint64_t)o->steps; job->step++) {
-        float rate = (float)o->learning_rate * fminf(1.0f, (float)(job->step + 1) / 20);
-        uint64_t start;
-        double loss;
+    job->step = first;
+    job->report = report_create(job);
+    report_start(job->report, first);
+    job->recoverable = job->size > 1;
+    if (setjmp(job->escape))
+        members_recover(job);
+    while (job->step < (uint64_t)o->steps) {
+        double sums[REPORT_SUMS];
 
-        job->times = (struct times){0};
-        job->overrun = 0;
-        loss = pipeline_step(job->pipeline);
-        start = now_ns();
-        model_update(job->model, job->step, 1.0f / (float)(o->replicas * o->micro_batches), rate);
-        job->times.busy += (double)(now_ns() - start);
-        report_step(report, loss);
-        if (o->checkpoint_every && (job->step + 1) % (uint64_t)o->checkpoint_every == 0 &&
-            job->step + 1 < (uint64_t)o->steps)
-            save_checkpoint(job, job->step + 1);
+        report_agree(job->report, job->active ? pipeline_step(job->pipeline) : 0, sums);
+        apply(job, sums);
+        if (o->checkpoint_every && job->step % (uint64_t)o->checkpoint_every == 0 && job->step < (uint64_t)o->steps)
+            save_checkpoint(job, job->step);
     }
+    job->recoverable = false;
     if (o->checkpoint && job->step > first)
         save_checkpoint(job, job->step);
-    report_end(report);
+    report_end(job->report);
 }
 
 int main(int argc, char **argv)

@@ -343,6 +343,11 @@ float *model_gradients(model_stage_t *s)
     return s->gradients;
 }
 
+float *model_moment(model_stage_t *s, int which)
+{
+    return which == 1 ? s->moment1 : s->moment2;
+}
+
 const struct model_tensor *model_tensors(const model_stage_t *s, int *n)
 {
     *n = s->n_tensors;

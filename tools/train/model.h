@@ -103,6 +103,8 @@ int model_peak_live(const model_stage_t *stage);
 size_t model_count(const model_stage_t *stage);
 float *model_parameters(model_stage_t *stage);
 float *model_gradients(model_stage_t *stage);
+/* Adam's moments, 1 or 2: with the parameters they are the state that one stage can take over from another. */
+float *model_moment(model_stage_t *stage, int which);
 const struct model_tensor *model_tensors(const model_stage_t *stage, int *n);
 
 /* `final` is called, from within the backward functions, as the final prefix grows to `n` elements; the last call of a

@@ -14,6 +14,7 @@ static const char usage[] =
     "  -S, --stages N           pipeline stages (1)\n"
     "  -R, --replicas N         replicas of the pipeline (ranks / stages)\n"
     "  -m, --micro-batches N    per replica and step (4)\n"
+    "      --total-micro-batches N  per step over all replicas, shared out evenly (instead of -m)\n"
     "  -n, --steps N            (200)\n"
     "  -s, --schedule NAME      planned, gpipe, 1f1b, adapted, zb-h1, zb-h2, pipemorph or ready (planned)\n"
     "      --adapt on|off       follow measured times and delays with new plans (on); off keeps to the schedule\n"
@@ -38,7 +39,7 @@ static const char usage[] =
     "\n"
     "Stage s of replica r is rank s * replicas + r. Exit code: 0, 1 when training failed, 2 for wrong usage.\n";
 
-enum { OPT_CAP = 256, OPT_ADAPT, OPT_TIME, OPT_BUCKET, OPT_BLOCKS, OPT_WIDTH, OPT_HEADS, OPT_CONTEXT, OPT_BATCH, OPT_RATE, OPT_SEED,
+enum { OPT_CAP = 256, OPT_ADAPT, OPT_TOTAL, OPT_TIME, OPT_BUCKET, OPT_BLOCKS, OPT_WIDTH, OPT_HEADS, OPT_CONTEXT, OPT_BATCH, OPT_RATE, OPT_SEED,
        OPT_CHECKPOINT, OPT_EVERY, OPT_RESUME, OPT_LOG, OPT_JSON, OPT_HELP, OPT_VERSION };
 
 static const struct option table[] = {
@@ -48,6 +49,7 @@ static const struct option table[] = {
     {"steps", required_argument, NULL, 'n'},
     {"schedule", required_argument, NULL, 's'},
     {"text", required_argument, NULL, 't'},
+    {"total-micro-batches", required_argument, NULL, OPT_TOTAL},
     {"adapt", required_argument, NULL, OPT_ADAPT},
     {"memory-cap", required_argument, NULL, OPT_CAP},
     {"stage-time", required_argument, NULL, OPT_TIME},
@@ -154,6 +156,9 @@ static void take(struct options *o, int option, const char *name, const char *va
         break;
     case 't':
         add_text(o, value);
+        break;
+    case OPT_TOTAL:
+        o->total = (int)number(name, value, 1, 65536);
         break;
     case OPT_ADAPT:
         if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0)

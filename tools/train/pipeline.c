@@ -32,7 +32,7 @@ struct pipeline *pipeline_create(struct job *job)
     struct pipeline *p = calloc(1, sizeof(*p));
 
     if (!p || !(p->text = malloc(model_text_bytes(&job->options.model))) ||
-        !(p->losses = calloc((size_t)job->options.micro_batches, sizeof(double))))
+        !(p->losses = calloc((size_t)job->count, sizeof(double))))
         job_fail(job, NULL, "out of memory");
     p->job = job;
     p->tuning = tuning_create(job);
@@ -86,8 +86,7 @@ static void forward(struct pipeline *p, int i)
 
     if (job->stage == 0 || job->stage == o->stages - 1)
         text_sample(&job->text, o->model.seed, job->step,
-                    (uint64_t)job->replica * (uint64_t)o->micro_batches + (uint64_t)i, o->model.batch, o->model.context,
-                    p->text);
+                    (uint64_t)job->first + (uint64_t)i, o->model.batch, o->model.context, p->text);
     job_check_model(job, model_forward(job->model, i, p->text, arrivals_data(p->arrivals, ACTIVATION, i),
                                        arrivals_room(p->arrivals, ACTIVATION, i), &p->losses[i]));
 }
@@ -136,7 +135,7 @@ double pipeline_step(struct pipeline *p)
     struct job *job = p->job;
     double loss = 0;
 
-    job_check_model(job, model_step_begin(job->model, job->options.micro_batches));
+    job_check_model(job, model_step_begin(job->model, job->count));
     buckets_begin(job->buckets);
     shunt_sched_run_reset(p->run);
     arrivals_begin(p->arrivals);
@@ -162,7 +161,7 @@ double pipeline_step(struct pipeline *p)
     buckets_wait(job->buckets);
     if (tuning_step(p->tuning, arrivals_delay(p->arrivals)))
         make_run(p);
-    for (int i = 0; i < job->options.micro_batches; i++) /* whatever the order in which they were run */
+    for (int i = 0; i < job->count; i++) /* whatever the order in which they were run */
         loss += p->losses[i];
     return loss;
 }

@@ -16,6 +16,7 @@ struct report {
     double last_loss, time, busy, padded, reduce; /* sums over the run, nanoseconds; busy over all ranks */
     double overrun;
     long steps;
+    double last[REPORT_SUMS];
     double line_time, line_busy;
     long line_steps;
 };
@@ -28,7 +29,7 @@ struct report *report_create(struct job *job)
     if (!r)
         job_fail(job, NULL, "out of memory");
     r->job = job;
-    r->tokens = (double)o->replicas * o->micro_batches * o->model.batch * o->model.context;
+    r->tokens = (double)job->total * o->model.batch * o->model.context;
     r->bigram = text_bigram_loss(&job->text, 0.01);
     if (job->rank == 0 && o->json && !(r->json = fopen(o->json, "we")))
         job_fail(job, o->json, strerror(errno));
@@ -38,7 +39,6 @@ struct report *report_create(struct job *job)
 static void describe(const struct report *r)
 {
     const struct options *o = &r->job->options;
-    const shunt_sched_t *schedule = pipeline_schedule(r->job->pipeline);
     size_t parameters = 0;
 
     for (int s = 0; s < o->stages; s++) {
@@ -50,10 +50,10 @@ static void describe(const struct report *r)
             model_stage_destroy(stage);
         }
     }
-    printf("%d ranks on %d host%s: %d stage%s x %d replica%s, %d micro-batches each, schedule %s%s\n", r->job->size,
+    printf("%d ranks on %d host%s: %d stage%s x %d replica%s, %d micro-batches a step, schedule %s%s\n", r->job->size,
            shunt_comm_hosts(r->job->world), shunt_comm_hosts(r->job->world) == 1 ? "" : "s", o->stages,
-           o->stages == 1 ? "" : "s", o->replicas, o->replicas == 1 ? "" : "s", o->micro_batches,
-           shunt_sched_kind_name(shunt_sched_kind(schedule)), o->adapt && o->stages > 1 ? ", adapting" : "");
+           o->stages == 1 ? "" : "s", o->replicas, o->replicas == 1 ? "" : "s", r->job->total,
+           shunt_sched_kind_name(o->schedule), o->adapt && o->stages > 1 ? ", adapting" : "");
     printf("%zu parameters in %d blocks; %zu bytes of text, whose bigram loss is %.4f\n", parameters, o->model.blocks,
            r->job->text.n, r->bigram);
     if (o->stage_time > 0)
@@ -77,7 +77,7 @@ void report_start(struct report *r, uint64_t first_step)
         fprintf(r->json,
                 "{\"stages\": %d, \"replicas\": %d, \"micro_batches\": %d, \"schedule\": \"%s\", \"stage_time_ms\": %.17g, "
                 "\"bigram_loss\": %.17g,\n \"steps\": [",
-                o->stages, o->replicas, o->micro_batches, shunt_sched_kind_name(o->schedule), o->stage_time * 1e3,
+                o->stages, o->replicas, r->job->total, shunt_sched_kind_name(o->schedule), o->stage_time * 1e3,
                 r->bigram);
 }
 
@@ -91,18 +91,35 @@ static void line(struct report *r, uint64_t steps_done)
     r->line_steps = 0;
 }
 
-void report_step(struct report *r, double loss_sum)
+void report_agree(struct report *r, double loss_sum, double *sums)
+{
+    struct job *job = r->job;
+
+    sums[0] = loss_sum;
+    sums[1] = job->times.busy;
+    sums[2] = job->times.padded;
+    sums[3] = job->times.reduce;
+    sums[4] = job->overrun;
+    job_check(job, shunt_allreduce(job->world, sums, sums, REPORT_SUMS, SHUNT_FLOAT64, SHUNT_SUM),
+              "adding up the losses");
+}
+
+void report_last(const struct report *r, double *sums)
+{
+    memcpy(sums, r->last, sizeof(r->last));
+}
+
+void report_step(struct report *r, const double *sums)
 {
     struct job *job = r->job;
     const struct options *o = &job->options;
-    double sums[5] = {loss_sum, job->times.busy, job->times.padded, job->times.reduce, job->overrun}, loss, took;
-    uint64_t now;
+    uint64_t now = now_ns();
+    double loss, took;
 
-    job_check(job, shunt_allreduce(job->world, sums, sums, 5, SHUNT_FLOAT64, SHUNT_SUM), "adding up the losses");
-    now = now_ns();
     took = (double)(now - r->step_began);
     r->step_began = now;
-    loss = sums[0] / ((double)o->replicas * o->micro_batches);
+    loss = sums[0] / job->total;
+    memcpy(r->last, sums, sizeof(r->last));
     r->last_loss = loss;
     r->time += took;
     r->busy += sums[1];
@@ -129,7 +146,7 @@ void report_step(struct report *r, double loss_sum)
 void report_end(struct report *r)
 {
     struct job *job = r->job;
-    double peak = model_peak_live(job->model), steps = (double)r->steps;
+    double peak = job->active ? model_peak_live(job->model) : 0, steps = (double)r->steps;
 
     job_check(job, shunt_allreduce(job->world, &peak, &peak, 1, SHUNT_FLOAT64, SHUNT_MAX), "the summary");
     if (job->rank == 0 && r->steps > 0) {

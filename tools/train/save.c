@@ -57,7 +57,7 @@ void save_checkpoint(struct job *job, uint64_t steps_done)
     if (job->rank == 0 && mkdir(job->options.checkpoint, 0777) != 0 && errno != EEXIST)
         job_fail(job, job->options.checkpoint, strerror(errno));
     job_check(job, shunt_barrier(job->world), "starting a checkpoint");
-    if (job->replica == 0) {
+    if (job->active && job->replica == 0) {
         file_name(job, steps_done, job->stage, job->options.stages, path, sizeof(path));
         job_check_model(job, model_checkpoint_write(job->model, steps_done, path));
     }

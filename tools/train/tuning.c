@@ -37,7 +37,7 @@ static shunt_status_t expect(struct tuning *t)
 {
     const struct options *o = &t->job->options;
     double unit = o->stage_time > 0 ? o->stage_time : 0.01;
-    shunt_status_t status = shunt_sched_profile_create(o->stages, 1, o->micro_batches, &t->expected);
+    shunt_status_t status = shunt_sched_profile_create(o->stages, 1, t->job->count, &t->expected);
 
     for (int s = 0; s < o->stages && status == SHUNT_OK; s++) {
         status = shunt_sched_profile_set_stage(t->expected, s, unit, unit, unit);
@@ -80,7 +80,7 @@ struct tuning *tuning_create(struct job *job)
         t->entries = shunt_sched_adapt_entries(t->adapt);
     t->vector = need(job, (size_t)t->entries + 1, sizeof(double));
     for (int k = 0; k < KINDS; k++)
-        t->took[k] = need(job, (size_t)job->options.micro_batches, sizeof(double));
+        t->took[k] = need(job, (size_t)job->count, sizeof(double));
     return t;
 }
 
@@ -162,8 +162,11 @@ bool tuning_step(struct tuning *t, double delay)
     job_check(job, shunt_sched_adapt_step(t->adapt, (int)job->step + 1, t->vector, t->vector[t->entries], &event),
               "adapting");
     if (event.text[0] && job->stage == 0) {
-        printf("plan%s%.0d: %s\n", job->options.replicas > 1 ? " of replica " : "",
-               job->options.replicas > 1 ? job->replica : 0, event.text);
+        char of[32] = "";
+
+        if (job->replicas > 1)
+            snprintf(of, sizeof(of), " of replica %d", job->replica);
+        printf("plan%s: %s\n", of, event.text);
         fflush(stdout);
     }
     job->plan_changes += event.changed;
