@@ -134,7 +134,7 @@ static void print_dot(const shunt_fabric_t *f, struct shunt__text *t)
 static void words(struct shunt__text *t, double x, double y, const char *class, const char *s, size_t most)
 {
     size_t n = strlen(s);
-    char cut[128];
+    char cut[200];
 
     if (n > most && most > 1 && most < sizeof(cut)) {
         snprintf(cut, sizeof(cut), "%.*s", (int)most - 1, s);
@@ -149,7 +149,7 @@ static const char svg_style[] =
     "<style>\n"
     "text{font:11px 'DejaVu Sans',Verdana,Helvetica,Arial,sans-serif;fill:#3b4351}.title{font-size:18px;font-weight:bold;fill:#14171c}\n"
     ".name{font-size:12.5px;font-weight:bold;fill:#14171c}.middle{text-anchor:middle}.page{fill:#fff}.host{fill:#e6edf7;stroke:#8fa5c6}\n"
-    ".slot{fill:#cdeac4;stroke:#4d8b3d}.nic{fill:#fde2b3;stroke:#b97f1c}.switch{fill:#e6d8f5;stroke:#8a52c4}.line{fill:none;stroke-width:1.4;stroke-opacity:.8}\n"
+    ".slot{fill:#cdeac4;stroke:#4d8b3d}.nic{fill:#fde2b3;stroke:#b97f1c}.switch{fill:#e6d8f5;stroke:#8a52c4}.line{fill:none;stroke-width:1.2;stroke-opacity:.65}\n"
     ".c0{stroke:#1f6fb2}.c1{stroke:#c0561f}.c2{stroke:#2f8f4e}.c3{stroke:#8a52c4}.c4{stroke:#b0357a}.c5{stroke:#7a6a12}.c6{stroke:#118a8a}.c7{stroke:#55606e}\n"
     "@media (prefers-color-scheme:dark){text{fill:#b9c2cf}.title,.name{fill:#f2f4f7}.page{fill:#14171c}.host{fill:#202a3a;stroke:#50688f}\n"
     ".slot{fill:#24452a;stroke:#66b356}.nic{fill:#4b3714;stroke:#d79d3c}.switch{fill:#36234d;stroke:#a878e0}.c0{stroke:#69b1ee}.c1{stroke:#f0935f}\n"
@@ -186,8 +186,14 @@ static void draw_host(const shunt_fabric_t *f, struct shunt__text *t, unsigned h
     for (unsigned s = 0; s < k->n_slots && s < 16; s++)
         shunt__text_add(t, "<rect x=\"%.1f\" y=\"%.0f\" width=\"%.1f\" height=\"16\" rx=\"2\" class=\"slot\"/>\n", x + 8 + cell * (s % columns) + 1, y + 28 + (s / columns) * 19,
                         cell - 2);
-    words(t, x + 8, y + 84, "name", f->host[h].name, (size_t)(w / 8));
     char line[64];
+    const char *name = f->host[h].name;
+    size_t len = strlen(name), most = (size_t)(w / 9);
+    if (len > most && most < sizeof(line) - 4) /* names of a series differ at their end */
+        snprintf(line, sizeof(line), "%.*s…%s", (int)(most / 2 - 1), name, name + len - most / 2);
+    else
+        snprintf(line, sizeof(line), "%s", name);
+    words(t, x + 8, y + 84, "name", line, sizeof(line));
     snprintf(line, sizeof(line), "%u place%s, %u rail%s", k->n_slots, k->n_slots == 1 ? "" : "s", k->n_rails, k->n_rails == 1 ? "" : "s");
     words(t, x + 8, y + 98, "", line, (size_t)(w / 6.2));
 }

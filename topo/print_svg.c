@@ -11,12 +11,13 @@
 #include "topo/export.h"
 #include "topo/path.h"
 
-#define PAGE 1440.0
+#define PAGE 1520.0
 #define PAD 12.0
 #define GAP 10.0
 #define CARD_W 148.0
 #define CARD_H 58.0
 #define TITLE 24.0
+#define LANE 26.0 /* below GPUs that are joined by lines */
 #define MOST_CARDS 2000 /* beyond, a picture shows nothing any more */
 
 struct box {
@@ -30,6 +31,7 @@ struct drawing {
     struct box *box; /* by object order */
     unsigned *hidden; /* unusable NICs of a container that share one card, by the container's order */
     int band;        /* all GPUs are joined alike: no lines between them */
+    int lanes;       /* there will be lines */
     int cards;       /* which pass: boxes, then (after the lines) cards */
 };
 
@@ -68,17 +70,19 @@ static void each(struct drawing *d, const struct shunt__object *in, void (*fn)(s
     }
 }
 
+enum kind { GPUS, BOXES, NICS, NOT_DRAWN }; /* in their order from top to bottom */
+
 struct flow {
     double x, y, width, row, right; /* next place, room, height of the row, rightmost end */
     double left;
-    int kind;       /* 0: GPUs and devices, 1: NICs, 2: containers */
+    int kind;       /* GPUS, BOXES, NICS */
     unsigned cards, columns, dead;
     const struct shunt__object *container;
 };
 
 static int kind_of(const struct shunt__object *o)
 {
-    return is_container(o) ? 2 : o->pub.type == SHUNT_TOPO_NIC ? 1 : o->pub.type == SHUNT_TOPO_NVSWITCH ? 3 : 0;
+    return is_container(o) ? BOXES : o->pub.type == SHUNT_TOPO_NIC ? NICS : o->pub.type == SHUNT_TOPO_NVSWITCH ? NOT_DRAWN : GPUS;
 }
 
 static int dead_nic(const struct shunt__object *o)
@@ -110,9 +114,9 @@ static void place(struct drawing *d, const struct shunt__object *o, void *arg)
     struct flow *f = arg;
     struct box *b = &d->box[o->order];
 
-    if (kind_of(o) != f->kind || f->kind == 3)
+    if (kind_of(o) != f->kind || f->kind == NOT_DRAWN)
         return;
-    if (f->kind == 2) {
+    if (f->kind == BOXES) {
         lay_out(d, o, 0, 0, f->width - 2 * PAD);
     } else {
         if (f->dead > 3 && dead_nic(o)) {
@@ -123,9 +127,9 @@ static void place(struct drawing *d, const struct shunt__object *o, void *arg)
         b->w = CARD_W;
         b->h = CARD_H;
     }
-    if (f->x > f->left && (f->x + b->w > f->left + f->width || (f->kind != 2 && f->x + b->w > f->left + f->columns * (CARD_W + GAP))))
+    if (f->x > f->left && (f->x + b->w > f->left + f->width || (f->kind != BOXES && f->x + b->w > f->left + f->columns * (CARD_W + GAP))))
         wrap(f);
-    if (f->kind == 2)
+    if (f->kind == BOXES)
         lay_out(d, o, f->x, f->y, f->width - 2 * PAD);
     b->x = f->x;
     b->y = f->y;
@@ -140,7 +144,7 @@ static double title_height(const struct shunt__object *o)
     return o->pub.type == SHUNT_TOPO_HOST ? 0 : o->pub.type == SHUNT_TOPO_NUMA ? TITLE + 14 : TITLE;
 }
 
-/* GPUs first, NICs under them in as many columns, then the boxes. Called again once the final place is known. */
+/* GPUs first, then the boxes, and NICs at the bottom in as many columns as there are GPUs. Called again once the final place is known. */
 static void lay_out(struct drawing *d, const struct shunt__object *o, double x, double y, double width)
 {
     struct box *b = &d->box[o->order];
@@ -149,19 +153,22 @@ static void lay_out(struct drawing *d, const struct shunt__object *o, double x, 
     struct flow f = {.x = x + PAD, .y = y + PAD + title_height(o), .width = width, .left = x + PAD, .container = o};
 
     f.right = f.left;
-    for (f.kind = 0; f.kind < 3; f.kind++) {
+    for (f.kind = GPUS; f.kind <= NICS; f.kind++) {
         f.cards = f.dead = 0;
-        d->hidden[o->order] = 0;
+        if (f.kind == NICS)
+            d->hidden[o->order] = 0;
         each(d, o, count, &f);
         unsigned cards = f.dead > 3 ? f.cards - f.dead + 1 : f.cards;
-        if (f.kind == 0)
+        if (f.kind == GPUS)
             columns = cards > 8 ? 8 : cards;
-        else if (f.kind == 1)
+        else if (f.kind == NICS)
             columns = columns ? columns : cards > 4 ? 4 : cards;
         f.columns = columns ? columns : 1;
         each(d, o, place, &f);
         if (f.cards)
             wrap(&f);
+        if (f.kind == GPUS && f.cards && d->lanes)
+            f.y += LANE;
     }
     b->x = x;
     b->y = y;
@@ -222,10 +229,11 @@ static void draw_gpu(struct drawing *d, const struct shunt__object *o, const str
         snprintf(line, sizeof(line), "%s", o->u.gpu->is_display ? "console" : o->u.gpu->model ? o->u.gpu->model : o->u.gpu->gcn ? o->u.gpu->gcn : pci_name(pci, o));
         text(d, b->x + 8, b->y + 33, "small", line, 20);
     }
+    shunt__print_link(link, o);
     if (o->pub.type == SHUNT_TOPO_GPU && links)
-        snprintf(line, sizeof(line), "%s%s%s x%u", shunt__print_link(link, o), *link ? ", " : "", d->topo->wires[o->first_wires].wire == SHUNT__WIRE_XGMI ? "xGMI" : "NVLink", links);
+        snprintf(line, sizeof(line), "%s%s%s x%u", link, *link ? ", " : "", d->topo->wires[o->first_wires].wire == SHUNT__WIRE_XGMI ? "xGMI" : "NVLink", links);
     else
-        snprintf(line, sizeof(line), "%s", shunt__print_link(link, o));
+        snprintf(line, sizeof(line), "%s", link);
     text(d, b->x + 8, b->y + 47, "small", line, 24);
 }
 
@@ -268,7 +276,7 @@ static void draw_container(struct drawing *d, const struct shunt__object *o, con
         rect(d, b, "numa", 10);
         snprintf(line, sizeof(line), "%s", o->pub.name);
         if (o->memory >= 1ull << 30)
-            snprintf(line + strlen(line), sizeof(line) - strlen(line), "  %.0f GiB", (double)o->memory / (1ull << 30));
+            snprintf(line + strlen(line), sizeof(line) - strlen(line), ", %.0f GiB", (double)o->memory / (1ull << 30));
         text(d, b->x + PAD, b->y + 19, "name", line, room);
         shunt__print_cpu_list(&cpus, &o->cpus);
         if (threads) {
@@ -343,8 +351,15 @@ static void draw_wires(struct drawing *d)
         const struct box *a = &d->box[w->from->order], *b = &d->box[w->to->order];
         if (!a->shown || !b->shown || !is_card(w->to) || (w->to->order < w->from->order && w->to->n_wires))
             continue;
-        double x1 = a->x + a->w / 2, y1 = a->y + a->h - 3, x2 = b->x + b->w / 2, y2 = b->y + b->h - 3;
-        double sag = 14 + (x2 > x1 ? x2 - x1 : x1 - x2) / 9;
+        /* In one row an arc through the lane below it; from row to row straight down. */
+        const struct box *high = a->y <= b->y ? a : b, *low = high == a ? b : a;
+        double x1 = high->x + high->w / 2, y1 = high->y + high->h - 3, x2 = low->x + low->w / 2, y2 = low->y + low->h - 3, sag = 0;
+        if (low->y > high->y + high->h) {
+            y2 = low->y;
+        } else {
+            sag = 12 + (x2 > x1 ? x2 - x1 : x1 - x2) / 16;
+            sag = sag > 44 ? 44 : sag;
+        }
         shunt__text_add(d->t, "<path d=\"M%.0f %.0fC%.0f %.0f %.0f %.0f %.0f %.0f\" class=\"line\" stroke-width=\"%.1f\"/>\n", x1, y1, x1, y1 + sag, x2,
                         y2 + sag, x2, y2, 1.0 + (w->count > 8 ? 4 : w->count * 0.5));
     }
@@ -462,6 +477,7 @@ shunt_status_t shunt__export_svg(const shunt_topo_t *topo, struct shunt__text *t
     struct drawing d = {.topo = topo, .t = &body};
     char head[300];
     double width, height;
+    unsigned links = 0;
 
     if (topo->n_of_type[SHUNT_TOPO_GPU] + topo->n_of_type[SHUNT_TOPO_NIC] + topo->n_of_type[SHUNT_TOPO_DEVICE] > 2 * MOST_CARDS + 1000)
         return shunt__fail(SHUNT_ERR_LIMIT, "a picture of more than %d devices shows nothing", 2 * MOST_CARDS + 1000);
@@ -472,6 +488,7 @@ shunt_status_t shunt__export_svg(const shunt_topo_t *topo, struct shunt__text *t
         free(d.hidden);
         return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory for a picture");
     }
+    d.lanes = topo->n_wires && !(alike(topo, &links) > 0);
     lay_out(&d, topo->host, 0, 44, PAGE);
     width = d.box[topo->host->order].w;
     title(&d, head, sizeof(head));

@@ -154,6 +154,8 @@ shunt_status_t shunt_topo_load_synthetic(const char *description, shunt_topo_t *
         st = shunt__read_hwloc_live(cpus, "synthetic", &t);
     if (st != SHUNT_OK)
         return st;
+    for (unsigned i = 0; i < t->n_all && !strstr(cpus, "memory="); i++)
+        t->all[i]->memory = 0; /* hwloc makes one up */
     if (plus)
         add_devices(t, &plan);
     t->host_name = "synthetic";
