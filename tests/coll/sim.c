@@ -15,7 +15,7 @@ struct entry { /* a send or a receive that is posted */
     unsigned char *copy; /* sends: what the buffer held */
     size_t bytes;
     int tag, peer, rank;
-    int send, over, status;
+    int send, over, status, alone; /* alone: nothing will ever match it */
     double at;
 };
 
@@ -239,7 +239,7 @@ static void retire(struct entry *e)
     struct entry *p = e->partner;
 
     e->over = 1;
-    if (e->send && !p)
+    if (e->send && !p && !e->alone && !e->status)
         return; /* eager: its receive is still to come */
     if (p && !p->over)
         return;
@@ -293,9 +293,14 @@ void sim_kill(struct sim *s, int rank)
                 struct entry *e = *list;
 
                 *list = e->next;
+                e->alone = 1;
+                if (e->send && s->mode == SIM_EAGER) { /* those end by themselves */
+                    if (e->over)
+                        retire(e);
+                    continue;
+                }
                 e->status = SHUNT_ERR_PEER;
-                if (!(e->send && s->mode == SIM_EAGER)) /* those end by themselves */
-                    push(s, s->now + delay(s), e);
+                push(s, s->now + delay(s), e);
             }
         }
     }
@@ -321,6 +326,9 @@ struct sim *sim_new(int n, enum sim_mode mode, unsigned seed)
 
 void sim_free(struct sim *s)
 {
+    for (int r = 0; r < s->n; r++)
+        sim_kill(s, r);
+    sim_run(s);
     for (int i = 0; i < s->n * s->n; i++) {
         for (int which = 0; which < 2; which++) {
             for (struct entry *e = which ? s->recvs[i] : s->sends[i], *next; e; e = next) {
