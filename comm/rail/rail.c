@@ -7,10 +7,15 @@
 #include "comm/base/crc32c.h"
 #include "comm/base/log.h"
 #include "comm/rail/loop.h"
-#include "comm/rail/sock.h"
 #include "comm/rail/shm.h"
-#include "comm/rail/ucx.h"
+#include "comm/rail/sock.h"
 #include "config.h"
+#ifdef HAVE_OFI
+#include "comm/rail/ofi.h"
+#endif
+#ifdef HAVE_UCX
+#include "comm/rail/ucx.h"
+#endif
 
 void shunt__rail_init(struct shunt__rail *rail, const struct shunt__rail_ops *ops, const struct shunt__rail_params *p,
                       unsigned caps, uint32_t chunk)
@@ -91,6 +96,9 @@ const struct shunt__rail_ops *const shunt__rail_backends[] = {
     &shunt__loop_ops,
 #ifdef HAVE_UCX
     &shunt__ucx_ops,
+#endif
+#ifdef HAVE_OFI
+    &shunt__ofi_ops,
 #endif
     NULL,
 };
