@@ -408,7 +408,7 @@ static shunt_status_t end(shunt_comm_t *comm, shunt_status_t status, const char 
         shunt__notice_end(comm, NULL, status, text);
         if (!comm->ctx->polling)
             shunt__progress(comm->ctx);
-        shunt__progress_wake(comm->ctx);
+        shunt__progress_kick(comm->ctx);
     }
     shunt__unlock(comm->ctx);
     return SHUNT_OK;

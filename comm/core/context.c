@@ -218,7 +218,7 @@ shunt_status_t shunt_context_create(const shunt_context_params_t *params, shunt_
     pthread_mutex_init(&ctx->lock, NULL);
     ctx->now = shunt__now();
     ctx->poller.epfd = -1;
-    ctx->wake.fd = -1;
+    ctx->bell[0] = ctx->bell[1] = -1;
     st = shunt__config_load(&ctx->config, params && params->size >= 2 * sizeof(void *) ? params->settings : NULL);
     if (st != SHUNT_OK) {
         free_context(ctx);

@@ -242,8 +242,7 @@ struct shunt_context {
     int polling;        /* a thread is blocked in or driving the poller */
     pthread_cond_t cond;
     int cond_waiters;
-    struct shunt__pollable wake;
-    int sleeping; /* threads that are blocked without a time limit */
+    int bell[2], asleep[2]; /* of the helper and of a call: an eventfd, and whether it is blocked */
     int draining;
     int closing; /* the context is being destroyed */
     /* limits, parsed once */
@@ -268,9 +267,7 @@ int shunt__progress(struct shunt_context *ctx);
 void shunt__progress_until(struct shunt_context *ctx, const int *flag, uint64_t deadline);
 shunt_status_t shunt__progress_start(struct shunt_context *ctx);
 void shunt__progress_stop(struct shunt_context *ctx);
-/* Wakes a thread that is blocked in the poller, and those that wait on the condition. */
-void shunt__progress_wake(struct shunt_context *ctx);
-/* Something was posted: whoever sleeps without a time limit needs the tick from now on. */
+/* Something was posted: whoever is blocked without a time limit needs the tick from now on. */
 void shunt__progress_kick(struct shunt_context *ctx);
 /* Puts an op that has ended with `status` onto the completed list. */
 void shunt__op_complete(struct shunt__op *op, shunt_status_t status, const char *why);

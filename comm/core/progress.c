@@ -24,6 +24,8 @@
 #define TICK (10 * SHUNT__MS)
 #define ACK_DELAY (100 * SHUNT__US)
 #define ACK_BYTES (256u << 10)
+enum { LIMITED = 1, UNLIMITED }; /* how long: to the next tick, or until something comes */
+enum { HELPER, CALLER }; /* who may be blocked: each has a bell of its own, which only it takes back */
 #define POLL_EVERY 16 /* turns of spinning between two looks at the descriptors */
 
 void shunt__lock(struct shunt_context *ctx)
@@ -136,12 +138,40 @@ static int turn(struct shunt_context *ctx, int descriptors, int idle)
     return n;
 }
 
+static void ring(int fd)
+{
+    uint64_t one = 1;
+
+    if (write(fd, &one, sizeof(one)) < 0)
+        return; /* full: it has been rung */
+}
+
+static void wake(struct shunt_context *ctx, int least)
+{
+    for (int who = 0; who < 2; who++)
+        if (ctx->asleep[who] >= least) {
+            ctx->asleep[who] = 0;
+            ring(ctx->bell[who]);
+        }
+}
+
+/*
+ * At the start of every call that drives. Its turns disarm the rails' doorbells, on which a helper that is blocked relies:
+ * once the call is over nothing would wake it.
+ */
+static void take_over(struct shunt_context *ctx)
+{
+    if (ctx->asleep[HELPER])
+        wake(ctx, LIMITED);
+}
+
 int shunt__progress(struct shunt_context *ctx)
 {
     int n;
 
     if (ctx->draining)
         return 0;
+    take_over(ctx);
     ctx->draining = 1;
     n = turn(ctx, 1, 0);
     ctx->draining = 0;
@@ -170,11 +200,11 @@ static int busy(const struct shunt_context *ctx)
 }
 
 /* Sleeps until a descriptor is ready or the next tick; the lock is let go meanwhile. */
-static void block(struct shunt_context *ctx, uint64_t deadline)
+static void block(struct shunt_context *ctx, uint64_t deadline, int who)
 {
-    struct pollfd p = {ctx->poller.epfd, POLLIN, 0};
+    struct pollfd p[2] = {{ctx->poller.epfd, POLLIN, 0}, {ctx->bell[who], POLLIN, 0}};
     int timeout = -1;
-    uint64_t now;
+    uint64_t now, rung;
 
     pump(ctx, 1); /* nothing else is to be done: say what has arrived */
     for (int i = 0; i < ctx->n_rails; i++)
@@ -189,22 +219,19 @@ static void block(struct shunt_context *ctx, uint64_t deadline)
         timeout = 0;
     else if (deadline && (timeout < 0 || (deadline - now) / SHUNT__MS < (uint64_t)timeout))
         timeout = (int)((deadline - now) / SHUNT__MS) + 1;
-    ctx->sleeping += timeout < 0;
+    ctx->asleep[who] = timeout < 0 ? UNLIMITED : LIMITED;
     shunt__unlock(ctx);
-    if (poll(&p, 1, timeout) < 0 && errno != EINTR)
+    if (poll(p, 2, timeout) < 0 && errno != EINTR)
         sched_yield();
     shunt__lock(ctx);
-    ctx->sleeping -= timeout < 0;
+    ctx->asleep[who] = 0;
+    if ((p[1].revents & POLLIN) && read(ctx->bell[who], &rung, sizeof(rung)) < 0)
+        return; /* taken back already */
 }
 
-/*
- * Also at the start of every call that drives: a turn disarms the rails' doorbells on which the sleeper relies, so once the
- * call is over nothing would wake it.
- */
 void shunt__progress_kick(struct shunt_context *ctx)
 {
-    if (ctx->sleeping)
-        shunt__progress_wake(ctx);
+    wake(ctx, UNLIMITED);
 }
 
 static void wait_for_driver(struct shunt_context *ctx, uint64_t deadline)
@@ -231,7 +258,7 @@ void shunt__progress_until(struct shunt_context *ctx, const int *flag, uint64_t 
         return;
     atomic_fetch_add(&ctx->callers, 1);
     atomic_fetch_add(&ctx->calls, 1);
-    shunt__progress_kick(ctx);
+    take_over(ctx);
     while (!*(const volatile int *)flag && !(deadline && shunt__now() >= deadline)) {
         if (ctx->polling) {
             wait_for_driver(ctx, deadline);
@@ -252,7 +279,7 @@ void shunt__progress_until(struct shunt_context *ctx, const int *flag, uint64_t 
         } else if (idle_since == 0) {
             idle_since = ctx->now;
         } else if (ctx->now - idle_since >= ctx->spin) {
-            block(ctx, deadline);
+            block(ctx, deadline, CALLER);
             turns = 0; /* look at the descriptors first */
             idle_since = ctx->now;
         } else if (ctx->crowded) {
@@ -272,22 +299,6 @@ void shunt__progress_until(struct shunt_context *ctx, const int *flag, uint64_t 
     atomic_fetch_sub(&ctx->callers, 1);
     if (ctx->cond_waiters)
         pthread_cond_broadcast(&ctx->cond); /* somebody else drives now */
-}
-
-void shunt__progress_wake(struct shunt_context *ctx)
-{
-    uint64_t one = 1;
-
-    if (write(ctx->wake.fd, &one, sizeof(one)) < 0)
-        return; /* full: a wake-up is pending */
-}
-
-static void on_wake(struct shunt__pollable *self, uint32_t events)
-{
-    uint64_t n;
-
-    if (read(self->fd, &n, sizeof(n)) < 0)
-        return;
 }
 
 /* ---- the helper thread ---- */
@@ -325,7 +336,7 @@ static void *helper(void *arg)
             }
             continue;
         }
-        block(ctx, 0);
+        block(ctx, 0, HELPER);
     }
     shunt__unlock(ctx);
     return NULL;
@@ -340,14 +351,9 @@ shunt_status_t shunt__progress_start(struct shunt_context *ctx)
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&ctx->cond, &attr);
     pthread_condattr_destroy(&attr);
-    ctx->wake.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    ctx->wake.events = EPOLLIN;
-    ctx->wake.ready = on_wake;
-    if (ctx->wake.fd < 0)
-        return shunt__fail_errno(SHUNT_ERR_LIMIT, errno, "no descriptor left for the engine (ulimit -n)");
-    err = shunt__poller_add(&ctx->poller, &ctx->wake);
-    if (err)
-        return shunt__fail_errno(SHUNT_ERR_SYSTEM, err, "epoll_ctl");
+    for (int who = 0; who < 2; who++)
+        if ((ctx->bell[who] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0)
+            return shunt__fail_errno(SHUNT_ERR_LIMIT, errno, "no descriptor left for the engine (ulimit -n)");
     if (!shunt__config_int(&ctx->config, SHUNT__THREAD))
         return SHUNT_OK;
     err = pthread_create(&ctx->helper, NULL, helper, ctx);
@@ -362,16 +368,15 @@ void shunt__progress_stop(struct shunt_context *ctx)
     if (ctx->helper_running) {
         shunt__lock(ctx);
         ctx->stop = 1;
-        shunt__progress_wake(ctx);
+        ring(ctx->bell[HELPER]);
         shunt__unlock(ctx);
         pthread_join(ctx->helper, NULL);
         ctx->helper_running = 0;
     }
-    if (ctx->wake.fd > 0) {
-        shunt__poller_remove(&ctx->poller, &ctx->wake);
-        close(ctx->wake.fd);
-        ctx->wake.fd = -1;
-    }
+    for (int who = 0; who < 2; who++)
+        if (ctx->bell[who] >= 0)
+            close(ctx->bell[who]);
+    ctx->bell[HELPER] = ctx->bell[CALLER] = -1;
     pthread_cond_destroy(&ctx->cond);
 }
 
@@ -380,7 +385,6 @@ void shunt_progress(shunt_context_t *ctx)
     if (!ctx)
         return;
     shunt__lock(ctx);
-    shunt__progress_kick(ctx);
     if (!ctx->polling)
         shunt__progress(ctx);
     shunt__unlock(ctx);

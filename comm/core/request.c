@@ -190,7 +190,6 @@ shunt_status_t shunt_test(shunt_request_t **req, shunt_result_t *result)
     ctx = (*req)->ctx;
     shunt__lock(ctx);
     atomic_fetch_add(&ctx->calls, 1);
-    shunt__progress_kick(ctx);
     if (!(*req)->finished && !ctx->polling)
         shunt__progress(ctx);
     finished = (*req)->finished;
