@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Meetings that can't succeed: everybody learns why, and who is to blame. */
 #include <dirent.h>
+#include <unistd.h>
 #include "comm/boot/id.h"
 #include "tests/boot/ranks.h"
 
@@ -113,8 +114,10 @@ static void *env_main(void *arg)
 }
 
 /* Each way through the environment can be stopped while it waits for the others. */
-static void stopped_env(const char *rank, const char *port, const char *file, const char *what)
+static void stopped_env(const char *rank, int file, const char *what)
 {
+    static int port;
+    char text[64];
     shunt_status_t status = SHUNT_OK;
     pthread_t thread;
     uint64_t start;
@@ -122,9 +125,12 @@ static void stopped_env(const char *rank, const char *port, const char *file, co
     setenv("RANK", rank, 1);
     setenv("WORLD_SIZE", "2", 1);
     setenv("MASTER_ADDR", "127.0.0.1", 1);
-    setenv("MASTER_PORT", port, 1);
+    port = port ? port + 20 : 22000 + (int)(getpid() % 400) * 20;
+    snprintf(text, sizeof(text), "%d", port);
+    setenv("MASTER_PORT", text, 1);
+    snprintf(text, sizeof(text), "/tmp/shunt-fail-%d", port);
     if (file)
-        setenv("SHUNT_ID_FILE", file, 1);
+        setenv("SHUNT_ID_FILE", text, 1);
     stop_env = 0;
     pthread_create(&thread, NULL, env_main, &status);
     sleep_ms(200);
@@ -302,10 +308,10 @@ int main(void)
     twice();
     sizes();
     stopped();
-    stopped_env("0", "29400", NULL, "rank 0 by torchrun's variables");
-    stopped_env("1", "29420", NULL, "another rank");
-    stopped_env("0", "29440", "/tmp/shunt-fail-id", "rank 0 with a file");
-    stopped_env("1", "29460", "/tmp/shunt-fail-none", "another rank");
+    stopped_env("0", 0, "rank 0 by torchrun's variables");
+    stopped_env("1", 0, "another rank");
+    stopped_env("0", 1, "rank 0 with a file");
+    stopped_env("1", 1, "another rank");
     root_closed();
     left();
     steps(-1, 4, SHUNT_ERR_MISMATCH, "an allgather", "ranks in different steps");
