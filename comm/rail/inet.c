@@ -20,21 +20,27 @@ static struct sockaddr_in6 *v6(const struct sockaddr_storage *a)
     return (struct sockaddr_in6 *)(uintptr_t)a;
 }
 
+/* getifaddrs() aligns addresses for their own type only. */
+static sa_family_t family_of(const struct sockaddr_storage *a)
+{
+    return ((const struct sockaddr *)(const void *)a)->sa_family;
+}
+
 /* The address bytes themselves and how many they are. */
 static const uint8_t *bytes_of(const struct sockaddr_storage *a, size_t *n)
 {
-    *n = a->ss_family == AF_INET ? 4 : 16;
-    return a->ss_family == AF_INET ? (const uint8_t *)&v4(a)->sin_addr : (const uint8_t *)&v6(a)->sin6_addr;
+    *n = family_of(a) == AF_INET ? 4 : 16;
+    return family_of(a) == AF_INET ? (const uint8_t *)&v4(a)->sin_addr : (const uint8_t *)&v6(a)->sin6_addr;
 }
 
 static int is_loopback(const struct sockaddr_storage *a)
 {
-    return a->ss_family == AF_INET ? *(const uint8_t *)&v4(a)->sin_addr == 127 : IN6_IS_ADDR_LOOPBACK(&v6(a)->sin6_addr);
+    return family_of(a) == AF_INET ? *(const uint8_t *)&v4(a)->sin_addr == 127 : IN6_IS_ADDR_LOOPBACK(&v6(a)->sin6_addr);
 }
 
 static int is_link_local(const struct sockaddr_storage *a)
 {
-    return a->ss_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6(a)->sin6_addr);
+    return family_of(a) == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6(a)->sin6_addr);
 }
 
 static int usable(const struct sockaddr *a)

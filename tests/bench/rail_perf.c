@@ -180,6 +180,7 @@ int main(int argc, char **argv)
         else if (n_words < 3)
             words[n_words++] = argv[i];
     }
+    setvbuf(stdout, NULL, _IOLBF, 0);
     sink = mmap(NULL, sink_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pipe(to_child) || pipe(to_parent))
         return 1;
