@@ -136,9 +136,11 @@ void report_step(struct report *r, const double *sums)
         job_fail(job, NULL, "the loss is no longer a number; try a smaller --learning-rate");
     if (job->rank != 0)
         return;
-    if (r->json)
+    if (r->json) {
         fprintf(r->json, "%s\n  {\"step\": %" PRIu64 ", \"loss\": %.17g, \"time_ms\": %.6f, \"bubble\": %.6f}",
                 r->steps > 1 ? "," : "", job->step + 1, loss, took / 1e6, 1 - sums[1] / took / job->size);
+        fflush(r->json); /* for those who watch it grow */
+    }
     if ((job->step + 1) % (uint64_t)o->log_every == 0)
         line(r, job->step + 1);
 }
