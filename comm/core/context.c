@@ -102,6 +102,18 @@ static shunt_status_t open_nics(struct shunt_context *ctx, const struct shunt__r
     return st;
 }
 
+/* Within a process each name in SHUNT_RAILS is a rail of its own, so that tests have several. */
+static shunt_status_t open_loops(struct shunt_context *ctx, const struct shunt__rail_ops *ops)
+{
+    char *names = strdup(shunt__config_str(&ctx->config, SHUNT__RAILS)), *rest;
+    shunt_status_t st = names ? SHUNT_OK : shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory for a list of rails");
+
+    for (char *name = names ? strtok_r(names, ",", &rest) : NULL; name && st == SHUNT_OK; name = strtok_r(NULL, ",", &rest))
+        st = open_rail(ctx, ops, name, "", 0);
+    free(names);
+    return st;
+}
+
 static shunt_status_t open_rails(struct shunt_context *ctx)
 {
     const char *backend = shunt__config_str(&ctx->config, SHUNT__BACKEND);
@@ -114,6 +126,8 @@ static shunt_status_t open_rails(struct shunt_context *ctx)
     if (!ops)
         return shunt__fail(SHUNT_ERR_INVALID, "SHUNT_BACKEND=%s: this build has no such backend (shunt-info lists them)",
                            backend);
+    if (strcmp(ops->name, "loop") == 0 && *shunt__config_str(&ctx->config, SHUNT__RAILS))
+        return open_loops(ctx, ops);
     if (strcmp(ops->name, "loop") == 0 || strcmp(ops->name, "shm") == 0)
         return open_rail(ctx, ops, "", "", 0);
     if (shm && shunt__config_int(&ctx->config, SHUNT__SHM) && open_rail(ctx, shm, "", "", 0) != SHUNT_OK)
@@ -151,6 +165,10 @@ static shunt_status_t fill_card(struct shunt_context *ctx)
     randombytes_buf(ctx->card.uid, sizeof(ctx->card.uid));
     randombytes_buf(ctx->card.secret, sizeof(ctx->card.secret));
     memcpy(ctx->card.host, host.bytes, 16);
+    if (ctx->config.given[SHUNT__HOSTID] == 2) { /* by the caller: topology sees the environment only */
+        const char *text = shunt__config_str(&ctx->config, SHUNT__HOSTID);
+        crypto_generichash(ctx->card.host, 16, (const unsigned char *)text, strlen(text), NULL, 0);
+    }
     ctx->card.pid = (uint32_t)getpid();
     gethostname(ctx->card.hostname, sizeof(ctx->card.hostname) - 1);
     for (char *c = ctx->card.hostname; *c; c++)

@@ -452,10 +452,13 @@ static const struct shunt__rail_ops wrapper_ops = {
     .describe = fault_describe,
 };
 
-/* What is left of the inner rail's promises under this script. */
-static unsigned caps_under(unsigned caps, unsigned used)
+/* What is left of the inner rail's promises under this script. A wrapped loop plays a rail between hosts. */
+static unsigned caps_under(const struct shunt__rail *inner, unsigned used)
 {
-    caps &= ~(SHUNT__RAIL_ACKS | SHUNT__RAIL_USERMEM);
+    unsigned caps = inner->caps & ~(SHUNT__RAIL_ACKS | SHUNT__RAIL_USERMEM);
+
+    if (strcmp(inner->ops->name, "loop") == 0)
+        caps &= ~SHUNT__RAIL_LOCAL;
     if (used & (1u << SHUNT__FAULT_CORRUPT))
         caps &= ~SHUNT__RAIL_CHECKED;
     if (used & (1u << SHUNT__FAULT_REORDER | 1u << SHUNT__FAULT_DUPLICATE))
@@ -501,7 +504,7 @@ shunt_status_t shunt__fault_open(const struct shunt__rail_ops *inner, const stru
         fault_close(&f->rail);
         return st;
     }
-    shunt__rail_init(&f->rail, &f->ops, params, caps_under(f->inner->caps, f->script.used), f->inner->chunk);
+    shunt__rail_init(&f->rail, &f->ops, params, caps_under(f->inner, f->script.used), f->inner->chunk);
     f->opened = shunt__now();
     f->random = f->script.seed * 0x9e3779b97f4a7c15ull + (uint64_t)params->index * 0x2545f4914f6cdd1dull + 1;
     *rail = &f->rail;

@@ -288,6 +288,7 @@ int shunt__fault_release(struct fault_conn *c, uint64_t now)
             shunt__fault_end(c, "a frame header is damaged (fault script)");
             break;
         }
+        c->inner.generation = c->outer->generation; /* the engine may have learned it from the WELCOME */
         st = c->inner.rail->ops->send(&c->inner, &item->frame, item->payload, (uint64_t)(uintptr_t)item);
         if (st == SHUNT_ERR_AGAIN)
             break;

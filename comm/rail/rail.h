@@ -45,7 +45,7 @@ struct shunt__rail;
 struct shunt__link {
     struct shunt__rail *rail;
     void *conn;          /* the rail's; NULL while there is no connection */
-    uint32_t generation; /* set by the engine before each connect and in events->incoming; goes into every frame */
+    uint32_t generation; /* the engine's, set by connect, events->incoming or events->welcome; goes into every frame */
 };
 
 struct shunt__rail_events {
