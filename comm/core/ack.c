@@ -213,6 +213,20 @@ void shunt__ack_damaged(struct shunt__stream *s, uint64_t message, uint32_t chun
     shunt__notice(s->peer, &frame, &say);
 }
 
+void shunt__ack_freed(struct shunt__peer *peer, const struct shunt__frame *f)
+{
+    struct {
+        struct head h;
+        struct entry e;
+    } say = {{f->comm, f->epoch, 1, 0, 0}, {f->message, UINT32_MAX, 0, COMPLETE | MATCHED}};
+    struct shunt__frame frame;
+
+    memset(&frame, 0, sizeof(frame));
+    frame.type = SHUNT__FRAME_ACK;
+    frame.length = sizeof(say);
+    shunt__notice(peer, &frame, &say);
+}
+
 /* ---- hearing ---- */
 
 static struct shunt__tx_slot *slot_of(struct shunt__stream *s, uint64_t message)

@@ -304,21 +304,24 @@ static int place(struct shunt__rx *rx, const struct shunt__frame *f, const void 
     return 0;
 }
 
-static int recently_freed(const struct shunt_context *ctx, uint64_t id)
+static const struct shunt__freed *recently_freed(const struct shunt_context *ctx, uint64_t id)
 {
-    for (unsigned i = 0; i < sizeof(ctx->freed) / sizeof(ctx->freed[0]); i++)
-        if (ctx->freed[i] == id)
-            return 1;
-    return 0;
+    for (int i = 0; i < SHUNT__FREED; i++)
+        if (ctx->freed[i].id == id)
+            return &ctx->freed[i];
+    return NULL;
 }
 
 static void keep_orphan(struct shunt__path *path, const struct shunt__frame *f, const void *payload)
 {
     struct shunt_context *ctx = path->peer->ctx;
+    const struct shunt__freed *freed = recently_freed(ctx, f->comm & ~3ull);
     struct shunt__orphan *o;
 
-    if (shunt__comm_find(ctx, f->comm & ~3ull) || recently_freed(ctx, f->comm & ~3ull) ||
-        ctx->orphan_bytes + f->length + sizeof(*o) > ORPHANS_MAX)
+    for (unsigned i = 0; freed && i < freed->n; i++)
+        if (freed->streams[i].id == f->comm && freed->streams[i].rank == f->source && f->message < freed->streams[i].acked)
+            shunt__ack_freed(path->peer, f);
+    if (shunt__comm_find(ctx, f->comm & ~3ull) || freed || ctx->orphan_bytes + f->length + sizeof(*o) > ORPHANS_MAX)
         return;
     o = malloc(sizeof(*o) + f->length);
     if (!o)

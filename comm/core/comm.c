@@ -96,6 +96,23 @@ struct shunt_comm *shunt__comm_new(struct shunt_context *ctx, const unsigned cha
     return comm;
 }
 
+/* Notes what was received, for senders that have not heard of it. */
+static void remember_freed(struct shunt_comm *comm)
+{
+    struct shunt_context *ctx = comm->ctx;
+    struct shunt__freed *f = &ctx->freed[ctx->n_freed++ % SHUNT__FREED];
+
+    free(f->streams);
+    f->id = comm->id;
+    f->n = 0;
+    f->streams = calloc((size_t)comm->size * SHUNT__CHANNELS, sizeof(*f->streams));
+    for (int c = 0; c < SHUNT__CHANNELS && f->streams; c++)
+        for (int r = 0; r < comm->size; r++)
+            if (comm->streams[c][r] && comm->streams[c][r]->rx_acked)
+                f->streams[f->n++] = (struct shunt__freed_stream){comm->streams[c][r]->id, comm->streams[c][r]->rx_acked,
+                                                                  (uint32_t)r};
+}
+
 void shunt__comm_destroy(struct shunt_comm *comm)
 {
     struct shunt_context *ctx = comm->ctx;
@@ -107,6 +124,7 @@ void shunt__comm_destroy(struct shunt_comm *comm)
         at = &(*at)->next;
     *at = comm->next;
     shunt__list_remove(&comm->all);
+    remember_freed(comm);
     for (int c = 0; c < SHUNT__CHANNELS; c++) {
         for (int r = 0; r < comm->size; r++)
             shunt__stream_free(comm->streams[c][r]);
@@ -115,7 +133,6 @@ void shunt__comm_destroy(struct shunt_comm *comm)
     for (int r = 0; r < comm->size; r++)
         if (comm->peers[r])
             shunt__peer_put(comm->peers[r]);
-    ctx->freed[ctx->n_freed++ % (sizeof(ctx->freed) / sizeof(ctx->freed[0]))] = comm->id;
     free(comm->peers);
     free(comm->host_of);
     free(comm);

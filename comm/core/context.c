@@ -200,6 +200,8 @@ static void free_context(struct shunt_context *ctx)
         shunt__list_remove(n);
         free(shunt__container(n, struct shunt__orphan, node));
     }
+    for (int i = 0; i < SHUNT__FREED; i++)
+        free(ctx->freed[i].streams);
     for (int i = 0; i < ctx->n_rails; i++)
         ctx->rails[i]->ops->close(ctx->rails[i]);
     shunt__carrier_close(ctx->carrier);

@@ -210,6 +210,20 @@ struct shunt__orphan {
 
 #define SHUNT__HASH 256
 
+/*
+ * A communicator that was freed lately. Its late frames are no orphans, and what it had received whole is acknowledged
+ * again when it comes again: the first acknowledgement may have been lost, and the sender waits for it.
+ */
+struct shunt__freed {
+    uint64_t id;
+    unsigned n;
+    struct shunt__freed_stream {
+        uint64_t id, acked;
+        uint32_t rank;
+    } *streams;
+};
+#define SHUNT__FREED 64
+
 struct shunt_context {
     struct shunt__config config;
     pthread_mutex_t lock;
@@ -230,7 +244,7 @@ struct shunt_context {
     struct shunt__list orphans;
     struct shunt__list agreements; /* agree.c */
     size_t orphan_bytes;
-    uint64_t freed[64]; /* ids of communicators freed lately: their late frames are no orphans */
+    struct shunt__freed freed[SHUNT__FREED];
     unsigned n_freed;
     uint64_t now, next_tick;
     int crowded; /* more ranks than cores on this host: yield at every turn */
@@ -344,6 +358,8 @@ int shunt__ack_flush(struct shunt__peer *peer);                   /* nonzero: a 
 void shunt__ack_arrived(struct shunt__path *path, const void *payload, size_t len);
 void shunt__ack_low(struct shunt__stream *s, uint64_t acked);     /* piggybacked low-water mark */
 void shunt__ack_damaged(struct shunt__stream *s, uint64_t message, uint32_t chunk);
+/* A message of a freed communicator has come again: it was received. */
+void shunt__ack_freed(struct shunt__peer *peer, const struct shunt__frame *frame);
 void shunt__ack_report(struct shunt__stream *s);                 /* the low-water marks are to be said */
 /* Says everything again that this peer has been told: what told it may have been lost with a path. */
 void shunt__ack_everything(struct shunt__peer *peer);
