@@ -20,6 +20,8 @@
  *     delay T  jitter T  rate R ("100mbit", "1gbit"; 0: unlimited)
  *     loss P          as TCP shows lost packets: the frame and all behind it come 200 ms late
  *     drop P  duplicate P  reorder P  corrupt P      frames, with that probability ("5%" or "0.05")
+ *                     (drop breaks a rail's promise that nothing is lost but with its connection; the engine finds
+ *                     out where the rail keeps order, so not together with duplicate or reorder)
  *     header P        a frame's header is damaged, which ends the connection
  *     flap N DOWN UP  N times: down for the time DOWN, up for the time UP
  */

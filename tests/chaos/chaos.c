@@ -70,7 +70,10 @@ static void add(int rank, const char *fmt, ...)
 /* One fault, from its beginning to its end, in the script of one rank. */
 static void write_fault(uint64_t *r, int rank, int kind, const char *target, int from, int to)
 {
-    static const char *const chances[] = {"loss", "drop", "duplicate", "reorder", "corrupt", "header"};
+    /* What a rail that keeps order has lost shows when something later arrives; no rail both loses and reorders. */
+    static const char *const ordered[] = {"loss", "drop", "drop", "loss", "corrupt", "header"};
+    static const char *const unordered[] = {"loss", "duplicate", "duplicate", "reorder", "corrupt", "header"};
+    const char *const *chances = now.seed % 2 ? ordered : unordered;
 
     switch (kind) {
     case 0:
