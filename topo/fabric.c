@@ -510,6 +510,49 @@ static void reset_ports(shunt_fabric_t *f)
             f->host[h].port[r] = -1;
 }
 
+struct numbered {
+    struct shunt__net_switch s;
+    int was;
+};
+
+static int by_switch_name(const void *a, const void *b)
+{
+    const struct numbered *x = a, *y = b;
+    int d = shunt__compare_names(x->s.name, y->s.name);
+
+    return d ? d : strcmp(x->s.name, y->s.name);
+}
+
+/* Switches in order of their names, so that the order of lines makes no difference. */
+static shunt_status_t sort_switches(shunt_fabric_t *f)
+{
+    struct numbered *list = calloc(f->n_net + 1, sizeof(*list));
+    int *now = calloc(f->n_net + 1, sizeof(*now));
+
+    if (!list || !now) {
+        free(list);
+        free(now);
+        return no_memory();
+    }
+    for (unsigned i = 0; i < f->n_net; i++)
+        list[i] = (struct numbered){f->net[i], (int)i};
+    qsort(list, f->n_net, sizeof(*list), by_switch_name);
+    for (unsigned i = 0; i < f->n_net; i++)
+        now[list[i].was] = (int)i;
+    for (unsigned i = 0; i < f->n_net; i++) {
+        f->net[i] = list[i].s;
+        if (f->net[i].above >= 0)
+            f->net[i].above = now[f->net[i].above];
+    }
+    for (unsigned h = 0; h < f->n_hosts; h++)
+        for (unsigned r = 0; r < f->host[h].kind->n_rails; r++)
+            if (f->host[h].port[r] >= 0)
+                f->host[h].port[r] = now[f->host[h].port[r]];
+    free(list);
+    free(now);
+    return SHUNT_OK;
+}
+
 shunt_status_t shunt_fabric_read_cables(shunt_fabric_t *f, const char *name, const char *text, size_t size)
 {
     struct shunt__net_switch *net;
@@ -543,6 +586,8 @@ shunt_status_t shunt_fabric_read_cables(shunt_fabric_t *f, const char *name, con
     f->assumed = 0;
     reset_ports(f);
     st = read_lines(f, name ? name : "the list of cables", text, size);
+    if (st == SHUNT_OK)
+        st = sort_switches(f);
     if (st != SHUNT_OK) {
         free_switches(f);
         free(f->net);

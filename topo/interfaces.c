@@ -11,6 +11,7 @@
 #include <linux/ethtool.h>
 #include <linux/if_link.h>
 #include <linux/netlink.h>
+#include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 #include <linux/sockios.h>
 #include <stdio.h>
@@ -129,14 +130,49 @@ static int on_address(const struct nlmsghdr *msg, struct shunt__interfaces *out)
     return 0;
 }
 
+/* A token bucket at the root of an interface bounds what it sends, whatever its driver says. */
+static int on_qdisc(const struct nlmsghdr *msg, struct shunt__interfaces *out)
+{
+    const struct tcmsg *info = NLMSG_DATA(msg);
+    int len = (int)msg->nlmsg_len - (int)NLMSG_LENGTH(sizeof(*info));
+    const struct rtattr *options = NULL;
+    struct tc_tbf_qopt tbf;
+    uint64_t rate = 0;
+    int is_tbf = 0;
+
+    if (msg->nlmsg_type != RTM_NEWQDISC || len < 0 || info->tcm_parent != TC_H_ROOT)
+        return 0;
+    for (const struct rtattr *a = TCA_RTA(info); RTA_OK(a, len); a = RTA_NEXT(a, len)) {
+        if ((a->rta_type & NLA_TYPE_MASK) == TCA_KIND)
+            is_tbf = RTA_PAYLOAD(a) >= 4 && memcmp(RTA_DATA(a), "tbf", 4) == 0;
+        else if ((a->rta_type & NLA_TYPE_MASK) == TCA_OPTIONS)
+            options = a;
+    }
+    if (!is_tbf || !options)
+        return 0;
+    len = (int)RTA_PAYLOAD(options);
+    for (const struct rtattr *a = RTA_DATA(options); RTA_OK(a, len); a = RTA_NEXT(a, len)) {
+        if ((a->rta_type & NLA_TYPE_MASK) == TCA_TBF_RATE64 && RTA_PAYLOAD(a) >= sizeof(rate))
+            memcpy(&rate, RTA_DATA(a), sizeof(rate));
+        else if ((a->rta_type & NLA_TYPE_MASK) == TCA_TBF_PARMS && RTA_PAYLOAD(a) >= sizeof(tbf) && !rate) {
+            memcpy(&tbf, RTA_DATA(a), sizeof(tbf));
+            rate = tbf.rate.rate;
+        }
+    }
+    for (unsigned i = 0; i < out->n; i++)
+        if (out->interface[i].ifindex == (unsigned)info->tcm_ifindex && rate < UINT64_MAX / 8)
+            out->interface[i].shaped = rate * 8;
+    return 0;
+}
+
 /* One dump. A dump that the kernel had to interrupt is taken as it came: the list changed under it. */
 static int dump(int fd, uint16_t type, handler_t *handle, struct shunt__interfaces *out)
 {
     struct {
         struct nlmsghdr head;
-        struct rtgenmsg body;
+        struct tcmsg body; /* the longest; all begin with the family */
     } ask = {{.nlmsg_len = sizeof(ask), .nlmsg_type = type, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP, .nlmsg_seq = type},
-             {.rtgen_family = AF_UNSPEC}};
+             {.tcm_family = AF_UNSPEC}};
     static const size_t room = 65536;
     char *buf;
     int rc = -1;
@@ -241,6 +277,8 @@ shunt_status_t shunt__interfaces_read(const char *sysfs, struct shunt__interface
         shunt__interfaces_free(&in);
         return shunt__fail_errno(SHUNT_ERR_SYSTEM, err, "the kernel did not list its network interfaces");
     }
+    if (dump(fd, RTM_GETQDISC, on_qdisc, &in))
+        shunt__log(SHUNT__LOG_TRACE, "the kernel did not list its queueing disciplines"); /* rates are then the drivers' */
     close(fd);
     fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)

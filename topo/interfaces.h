@@ -24,6 +24,7 @@ struct shunt__interface {
     char device[48];        /* PCI address or the like; "" if unknown */
     char driver[32];
     int64_t speed;          /* Mbit/s as the driver tells it; -1 or 0 if it doesn't */
+    uint64_t shaped;        /* bits per second that a token bucket (tc tbf) lets out; 0 if there is none */
     int numa;               /* -1 if unknown */
     unsigned dev_port;      /* port of a device with several, from 0 */
     unsigned n_addresses;

@@ -306,6 +306,11 @@ static void add_one(shunt_topo_t *topo, const struct shunt__interfaces *in, cons
     shunt__nic_set_speed(topo, nic, speed);
     if (!nic->rate_known && (*nic->kind || nic->state != SHUNT_TOPO_NIC_UP))
         nic->reason = NULL; /* nobody expects a speed of those */
+    if (i->shaped >= 1000 && (!nic->rate_known || i->shaped < nic->rate)) {
+        nic->rate = i->shaped;
+        nic->rate_known = 1;
+        nic->reason = shunt__arena_print(&topo->arena, "shaped by tc tbf");
+    }
     if (i->n_addresses) {
         shunt_topo_address_t *a = shunt__arena_get(&topo->arena, i->n_addresses * sizeof(*a));
         if (topo->arena.failed)

@@ -341,6 +341,12 @@ shunt_status_t shunt_topo_binding(const shunt_topo_t *topo, const shunt_topo_obj
                 b.cpu[b.n_cpus] = c->os_index;
             b.n_cpus++;
         }
+    for (unsigned cpu = numa->cpus.n_words * 64; cpu-- > 0 && !topo->n_cpus;) /* a source that knows CPUs as sets only */
+        if (shunt__cpus_has(&numa->cpus, cpu)) {
+            if (b.n_cpus < 1024)
+                b.cpu[b.n_cpus] = cpu;
+            b.n_cpus++;
+        }
     snprintf(b.reason, sizeof(b.reason), "%.60s is near to NUMA node %d%s", nic->name, b.numa,
              b.n_cpus ? "" : ", of whose CPUs this process may use none");
     *binding = b;

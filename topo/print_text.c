@@ -33,11 +33,12 @@ static void add_cpus(const shunt_topo_t *topo, struct shunt__text *t, const stru
 static void add_wires(const shunt_topo_t *topo, struct shunt__text *t, const struct shunt__object *o)
 {
     static const char *const kinds[] = {"NVLink", "xGMI", "C2C"};
-    const struct shunt__wires *w = topo->wires + o->first_wires;
+    const struct shunt__wires *w;
     unsigned total = 0, gpus = 0, switches = 0;
 
     if (!o->n_wires)
         return;
+    w = topo->wires + o->first_wires;
     if (o->n_wires <= 4 && w->to->pub.type != SHUNT_TOPO_NVSWITCH) {
         for (unsigned i = 0; i < o->n_wires; i++)
             shunt__text_add(t, "%s%s x%u to %s", i ? "," : ", ", i && w[i].wire == w[0].wire ? "" : kinds[w[i].wire], w[i].count, w[i].to->pub.name);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include "comm/base/log.h"
 #include "topo/model.h"
+#include "topo/text.h"
 
 #define SLOWEST_SHARE 10 /* a NIC below a tenth of the fastest adds less than its overhead */
 #define MAX_WORDS 1024
@@ -151,10 +152,9 @@ static void set(struct choice *c, shunt_topo_rail_t *r, shunt_topo_rail_state_t 
 
 static const char *describe_rate(struct choice *c, const shunt_topo_nic_t *nic)
 {
-    double gbit = (double)nic->rate / 1e9;
+    char text[32];
 
-    return nic->rate % 1000000000 ? shunt__arena_print(c->arena, "%.4g Gbit/s", gbit)
-                                  : shunt__arena_print(c->arena, "%.0f Gbit/s", gbit);
+    return shunt__arena_print(c->arena, "%s", shunt__print_rate(text, (double)nic->rate));
 }
 
 /* What there is, for the text of an error: "eth0 (down), docker0 (Docker's bridge ...)". */
@@ -327,7 +327,8 @@ static void take_best(struct choice *c)
         shunt_topo_rail_t *r = &c->rail[i];
         if (!open(r))
             continue;
-        if (fastest && r->nic->rate_known && r->nic->rate * SLOWEST_SHARE < fastest->nic->rate)
+        /* A virtual NIC's rate is somebody's setting, which may change while the job runs. */
+        if (fastest && !r->nic->is_virtual && r->nic->rate_known && r->nic->rate * SLOWEST_SHARE < fastest->nic->rate)
             set(c, r, SHUNT_TOPO_RAIL_UNUSED, "%s: under a tenth of the fastest (name it in SHUNT_RAILS to use it)%s",
                 describe_rate(c, r->nic), "");
         else

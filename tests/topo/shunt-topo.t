@@ -39,6 +39,8 @@ test_expect_success 'rails: chosen, overridden, refused' '
 	SHUNT_RAILS=nope test_expect_code 1 shunt-topo --rails "$plain" 2>err && grep -q "SHUNT_RAILS=nope.*mlx5_0" err
 '
 test_expect_success 'rails of a rank' '
+	shunt-topo --rails=0:2 "$machines/nccl-two-nics-of-one-dev.xml" >out && grep -A1 "^Rank 0" out | grep -q "mlx5_0 " &&
+	shunt-topo --rails=1:2 "$machines/nccl-two-nics-of-one-dev.xml" >out && grep -A1 "^Rank 1" out | grep -q "mlx5_0" &&
 	shunt-topo --rails=1:2 "$plain" >out && grep -q "Rank 1 of 2 on this host, at GPU 1" out && grep -q "mlx5_1 *PIX" out
 '
 test_expect_success PYTHON 'JSON is JSON' '
@@ -112,6 +114,14 @@ test_expect_success NETNS 'namespaces: veth rails, one of them down, loopback al
 	ip -n $ns link del rail0; ip -n $ns link del rail1; ip netns exec $ns shunt-topo --rails >lo; ip netns del $ns
 	grep -q "^2 rails" both && grep -q "used *rail0" both && grep -q "used *rail1" both &&
 	grep -q "^1 rail," one && grep -q "unused *rail1.*down" one && grep -q "absent *rail1" named && grep -q "used *lo" lo
+'
+
+test_expect_success NETNS 'a rail that is shaped promises what it lets through' '
+	ns=shunt-topo-$$ && ip netns add $ns && ip -n $ns link add rail0 type veth peer name far0 &&
+	ip -n $ns link set rail0 up && ip -n $ns link set far0 up && ip -n $ns addr add 10.99.0.1/24 dev rail0 &&
+	tc -n $ns qdisc add dev rail0 root tbf rate 250mbit burst 64k latency 20ms; code=$?
+	ip netns exec $ns shunt-topo --rails >out; ip netns del $ns
+	test $code -ne 0 || grep -q "used *rail0 *250 Mbit/s" out
 '
 
 test_done

@@ -51,21 +51,52 @@ static const shunt_topo_object_t *place_of(const struct options *opt, const shun
     return numas ? shunt_topo_get(topo, SHUNT_TOPO_NUMA, (unsigned)((uint64_t)opt->rank_of * numas / opt->rank_count)) : NULL;
 }
 
+struct reach {
+    const shunt_topo_rail_t *rail;
+    shunt_topo_path_t path;
+    unsigned turn; /* number of the rail */
+};
+
+static int by_nearness(const void *a, const void *b)
+{
+    const struct reach *x = a, *y = b;
+
+    if (x->path.path_class != y->path.path_class)
+        return (int)x->path.path_class - (int)y->path.path_class;
+    if (x->path.bandwidth < y->path.bandwidth * 0.999 || y->path.bandwidth < x->path.bandwidth * 0.999)
+        return x->path.bandwidth > y->path.bandwidth ? -1 : 1;
+    return x->turn < y->turn ? -1 : x->turn > y->turn;
+}
+
+/* The rails in the order in which this rank is near to them. */
 static void rails_of_rank(const struct options *opt, const shunt_topo_t *topo, const shunt_topo_rails_t *rails)
 {
     const shunt_topo_object_t *place = place_of(opt, topo);
+    struct reach *reach = calloc(rails->n_used + 1, sizeof(*reach));
     shunt_topo_binding_t bind;
-    shunt_topo_path_t path;
+    unsigned n = 0;
 
-    if (!place)
-        return;
-    printf("\nRank %u of %u on this host, at %s\n", opt->rank_of, opt->rank_count, place->name);
-    for (unsigned i = 0; i < rails->n_used; i++) {
-        const shunt_topo_rail_t *r = &rails->rail[i];
-        if (!r->object || shunt_topo_path(topo, place, r->object, &path) != SHUNT_OK)
+    for (unsigned i = 0; i < rails->n_used && place && reach; i++) {
+        if (!rails->rail[i].object || shunt_topo_path(topo, place, rails->rail[i].object, &reach[n].path) != SHUNT_OK)
             continue;
-        printf("  %-12s %-4s %6.1f GB/s", r->name, shunt_topo_class_name(path.path_class), path.bandwidth / 1e9);
-        if (shunt_topo_binding(topo, r->object, &bind) == SHUNT_OK) {
+        reach[n].rail = &rails->rail[i];
+        reach[n++].turn = i;
+    }
+    if (n)
+        qsort(reach, n, sizeof(*reach), by_nearness);
+    unsigned equal = 0; /* rails that are equally near take turns among the ranks of a host */
+    while (equal < n && reach[equal].path.path_class == reach[0].path.path_class && reach[equal].path.bandwidth > reach[0].path.bandwidth * 0.999)
+        equal++;
+    for (unsigned turns = equal ? opt->rank_of % equal : 0; turns > 0; turns--) {
+        struct reach first = reach[0];
+        memmove(reach, reach + 1, (equal - 1) * sizeof(*reach));
+        reach[equal - 1] = first;
+    }
+    if (n)
+        printf("\nRank %u of %u on this host, at %s: nearest first\n", opt->rank_of, opt->rank_count, place->name);
+    for (unsigned i = 0; i < n; i++) {
+        printf("  %-14s %-4s %6.1f GB/s", reach[i].rail->name, shunt_topo_class_name(reach[i].path.path_class), reach[i].path.bandwidth / 1e9);
+        if (shunt_topo_binding(topo, reach[i].rail->object, &bind) == SHUNT_OK) {
             if (bind.numa >= 0 && bind.n_cpus)
                 printf("  helper thread on CPU %u, buffers on NUMA %d", bind.cpu[opt->rank_of % (bind.n_cpus < 1024 ? bind.n_cpus : 1024)], bind.numa);
             else
@@ -73,6 +104,7 @@ static void rails_of_rank(const struct options *opt, const shunt_topo_t *topo, c
         }
         printf("\n");
     }
+    free(reach);
 }
 
 int show_rails(const struct options *opt, const shunt_topo_t *topo)

@@ -348,7 +348,7 @@ SHUNT_API void shunt_topo_rails_options_init(shunt_topo_rails_options_t *options
  * Chooses the rails. `options` NULL means what shunt_topo_rails_options_init() gives. SHUNT_RAILS wins over
  * everything and may name any NIC, loopback too. Otherwise RDMA NICs are taken where there are any (filtered
  * by NCCL_IB_HCA; then NCCL_SOCKET_IFNAME only says where sockets go), else interfaces, filtered by
- * NCCL_SOCKET_IFNAME. Without a setting the NICs of the best tier that has any are taken, but none slower
+ * NCCL_SOCKET_IFNAME. Without a setting the NICs of the best tier that has any are taken, but no hardware slower
  * than a tenth of the fastest among them. Order: as named in SHUNT_RAILS, else by name with numbers compared
  * as numbers.
  * SHUNT_ERR_NOT_FOUND if nothing is usable: the text names the setting and lists what exists.
