@@ -182,7 +182,7 @@ test_expect_success 'mistakes in events are refused before anything is done' '
 '
 test_expect_success 'a script plays its events in the order of their times; a seed repeats it' '
     cat >script <<-END &&
-	# out of order on purpose
+	# out of order on purpose, with a comment
 	0.30 rail h1:0 clear
 	0.05 rail h1:0 rate 50mbit
 	0.1..0.2 rail ?:1 loss 1%..2% in
@@ -194,6 +194,13 @@ test_expect_success 'a script plays its events in the order of their times; a se
     test_cmp planned played && test $(wc -l <played) = 4 &&
     for seed in 1 2 3 4 5 6 7 8; do shunt-lab script good --seed $seed --dry-run; done | grep -o "rail .*:1 loss 1%" |
         sort -u >drawn && test $(wc -l <drawn) -gt 1
+'
+test_expect_success 'scripts have the words of SHUNT_FAULTS: seed, flap, heal, a rail of every host, semicolons' '
+    printf "%s\n" "seed 3; 100ms rail 1 flap 2 30ms 20ms; 10ms rail *:0 rate 100mbit # to be healed" "0.25 heal" >script &&
+    shunt-lab script script --dry-run >out &&
+    test $(grep -c "rail h[123]:1 down" out) = 6 && grep "^0.150 rail h2:1 down" out &&
+    shunt-lab script script && shunt-lab status >out && test $(grep -c "^h.* -$" out) = 6 &&
+    echo "#100 rail 0 down" >script && test_expect_code 2 shunt-lab script script 2>err && grep "counts no frames" err
 '
 test_expect_success 'run spreads ranks over the hosts in blocks' '
     shunt-lab run -n 7 sh -c "echo \$RANK/\$WORLD_SIZE \$LOCAL_RANK/\$LOCAL_WORLD_SIZE \$(hostname) \$MASTER_ADDR" >out &&

@@ -153,7 +153,7 @@ command_exec() {
 
 # command_event KIND WORD...: one event, now; with 'for TIME' it stays until the end of that.
 command_event() {
-    [ $# -ge 2 ] || wrong_usage "$1 needs to be told what to do; see shunt-lab --help"
+    [ $# -ge 2 ] || [ "$1" = heal ] || wrong_usage "$1 needs to be told what to do; see shunt-lab --help"
     need_lab
     schedule=()
     plan_event 0 "$@"
@@ -161,10 +161,10 @@ command_event() {
 }
 
 command_script() {
-    local file="" seed=1 dry=no line words
+    local file="" given_seed="" dry=no line words
     while [ $# -gt 0 ]; do
         case $1 in
-            --seed) number_between --seed "${2:-}" 0 999999999; seed=$2; shift ;;
+            --seed) number_between --seed "${2:-}" 0 999999999; given_seed=$2; shift ;;
             --dry-run) dry=yes ;;
             -?*) wrong_usage "script has no option '$1'" ;;
             *) file=$1 ;;
@@ -175,12 +175,14 @@ command_script() {
     [ "$file" != - ] || file=/dev/stdin
     [ -r "$file" ] || die "can't read '$file'"
     need_lab
-    RANDOM=$seed
+    RANDOM=${given_seed:-1}
     schedule=()
-    while IFS= read -r line || [ -n "$line" ]; do
-        read -ra words <<<"${line%%#*}"
+    while read -r line || [ -n "$line" ]; do
+        # A comment begins with '# '; '#100' would be a count of frames.
+        [[ $line != \# && $line != '# '* ]] || continue
+        read -ra words <<<"${line%% # *}"
         [ ${#words[@]} -eq 0 ] || plan_line "${words[@]}"
-    done <"$file"
+    done < <(tr ';' '\n' <"$file")
     if [ $dry = yes ]; then
         print_schedule
     else

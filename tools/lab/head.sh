@@ -37,11 +37,13 @@ A virtual cluster on this machine: network namespaces as hosts, veth pairs as ra
                               run N ranks spread over the hosts; options are those of shunt-run
   rail HOST:RAIL WHAT         make a rail misbehave; ? stands for one by chance, * for all. WHAT is one of
       down | up | absent | present | rate RATE | delay TIME | jitter TIME | loss P | corrupt P | duplicate P
-      blackhole [port N] | address del|add | clear         each with 'in' or 'out' for one direction only,
+      blackhole [port N] | address del|add | flap N DOWN UP | clear
+                                                           each with 'in' or 'out' for one direction only,
                                                            'for TIME' to end it after a while
   uplink LEAF:RAIL WHAT       the same between a leaf switch and the spine
   partition A,B [one-way] [port N] | partition clear
                               cut hosts (h1+h2,h3) from each other on all rails
+  heal                        end all partitions and clear all rails
   rank R kill|stop|continue   send SIGKILL, SIGSTOP or SIGCONT to a rank of a running job
   script FILE [--seed N]      play events: TIME EVENT, one a line
   status [--json]             hosts, rails, what is set on them, bytes

@@ -14,7 +14,7 @@ command=$1
 shift
 case $command in
     up | down | exec | run | script | status | list) "command_$command" "$@" ;;
-    rail | uplink | partition | rank) command_event "$command" "$@" ;;
+    rail | uplink | partition | heal | rank) command_event "$command" "$@" ;;
     help) usage ;;
     *) wrong_usage "no command is called '$command'" ;;
 esac

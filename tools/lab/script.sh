@@ -2,8 +2,15 @@
 
 schedule=() # "NANOSECONDS UNDO WORD...", UNDO is - or undo
 
-# plan_line TIME WORD...: a line of a script. TIME is 2.5, 300ms or A..B, of which one moment is drawn.
+# plan_line TIME WORD...: a line of a script. TIME is 2.5, 300ms or A..B, of which one moment is drawn. 'seed N' is for
+# all that is drawn behind it.
 plan_line() {
+    if [ "$1" = seed ]; then
+        number_between seed "${2:-}" 0 999999999
+        [ -n "$given_seed" ] || RANDOM=$2
+        return
+    fi
+    [[ $1 != \#* ]] || wrong_usage "'$1': a lab counts no frames; only SHUNT_FAULTS can play what depends on them"
     local from=${1%%..*} to=${1##*..} span
     from=$(nanoseconds "$from")
     to=$(nanoseconds "$to")
@@ -19,6 +26,10 @@ plan_line() {
 plan_event() {
     local at=$1 end="" words=("${@:2}") last link undo
     last=$((${#words[@]} - 1))
+    if [ "${words[2]:-}" = flap ]; then
+        plan_flaps "$at" "${words[@]}"
+        return
+    fi
     if ((last >= 2)) && [ "${words[last - 1]}" = for ]; then
         local from to
         from=$(nanoseconds "${words[last]%%..*}")
@@ -48,8 +59,26 @@ plan_event() {
             [ -z "$end" ] || add_event "$end" undo rank "${words[1]:-}" continue
             ;;
         exec) add_event "$at" - "${words[@]}" ;;
+        heal)
+            add_event "$at" - partition clear
+            plan_event "$at" rail '*:*' clear
+            ;;
         *) wrong_usage "no event is called '${words[0]}'" ;;
     esac
+}
+
+# plan_flaps NANOSECONDS rail|uplink TARGET flap N DOWN UP: N times down for the time DOWN, then up for the time UP.
+plan_flaps() {
+    local at=$1 down up i
+    [ $# = 7 ] || wrong_usage "flap takes how often, how long down, and how long up"
+    number_between flap "$5" 1 10000
+    down=$(nanoseconds "$6")
+    up=$(nanoseconds "$7")
+    for ((i = 0; i < $5; i++)); do
+        plan_event "$at" "$2" "$3" down
+        plan_event $((at + down)) "$2" "$3" up
+        at=$((at + down + up))
+    done
 }
 
 add_event() {

@@ -69,6 +69,10 @@ number_between() {
 # links_named KIND NAME: the links that NAME (h1:0, 1:0, ?:0, *:*, ...) means; KIND is h for rails, l for uplinks.
 links_named() {
     local kind=$1 pattern=$2 all=() link
+    # A rail alone is that of every host, as in the scripts of SHUNT_FAULTS.
+    if [ "$kind" = h ] && [[ $pattern =~ ^(rail)?([0-9]+|\*)$ ]]; then
+        pattern="*:$pattern"
+    fi
     [[ $pattern == *:* ]] || wrong_usage "a $([ "$kind" = h ] && echo 'rail is HOST:RAIL, such as h1:0' ||
         echo 'uplink is LEAF:RAIL, such as 1:0'), not '$pattern'"
     pattern=${pattern#"$kind"}
