@@ -11,6 +11,7 @@ struct shunt_request {
     struct shunt_context *ctx;
     const char *what;
     int finished;
+    int *notify; /* of a thread that waits for several: set when this one has finished */
     int rank; /* own */
     uint64_t comm_id;
     shunt_status_t status;
@@ -61,7 +62,9 @@ void shunt__request_finish(struct shunt_request *req, shunt_status_t status, con
         req->text = strdup(text);
     }
     req->status = status;
-    req->finished = 1;
+    if (req->notify)
+        *req->notify = 1;
+    __atomic_store_n(&req->finished, 1, __ATOMIC_RELEASE);
     if (req->ctx->cond_waiters)
         pthread_cond_broadcast(&req->ctx->cond);
 }
@@ -231,6 +234,24 @@ shunt_status_t shunt_wait_all(shunt_request_t **reqs, int n, shunt_result_t *res
     return first == SHUNT_OK ? SHUNT_OK : shunt__fail(first, "%s", text);
 }
 
+/* Sleeps until one of the requests, all of one context, has finished. */
+static void wait_in_context(struct shunt_context *ctx, shunt_request_t **reqs, int n)
+{
+    int flag = 0;
+
+    shunt__lock(ctx);
+    for (int i = 0; i < n; i++)
+        if (reqs[i]) {
+            flag |= reqs[i]->finished;
+            reqs[i]->notify = &flag;
+        }
+    shunt__progress_until(ctx, &flag, 0);
+    for (int i = 0; i < n; i++)
+        if (reqs[i])
+            reqs[i]->notify = NULL;
+    shunt__unlock(ctx);
+}
+
 /* Blocks until one of the requests has finished; nonzero when all are NULL. Requests may belong to several contexts. */
 static int wait_for_any(shunt_request_t **reqs, int n)
 {
@@ -247,15 +268,14 @@ static int wait_for_any(shunt_request_t **reqs, int n)
         }
         if (!ctx)
             return 1;
-        for (int i = 0; i < n; i++) {
+        if (!several)
+            wait_in_context(ctx, reqs, n);
+        for (int i = 0; i < n && several; i++) {
             if (!reqs[i])
                 continue;
             shunt__lock(reqs[i]->ctx);
-            /* A slice on each context; one context alone may spin longer before it looks at the others. */
-            shunt__progress_until(reqs[i]->ctx, &reqs[i]->finished, shunt__now() + (several ? 50 : 200) * SHUNT__US);
+            shunt__progress_until(reqs[i]->ctx, &reqs[i]->finished, shunt__now() + 50 * SHUNT__US); /* a slice on each */
             shunt__unlock(reqs[i]->ctx);
-            if (!several)
-                break;
         }
     }
 }
