@@ -164,11 +164,11 @@ void shunt__comm_break(struct shunt_comm *comm, int rank, shunt_status_t status,
         return;
     comm->coll_state = status;
     comm->coll_rank = rank;
-    snprintf(comm->why, sizeof(comm->why), "rank %d (%s): %s", rank,
+    snprintf(comm->coll_why, sizeof(comm->coll_why), "rank %d (%s): %s", rank,
              rank >= 0 && comm->peers[rank] ? shunt__peer_name(comm->peers[rank]) : "", why);
-    fail_channel(comm, SHUNT__CHANNEL_COLL, status, comm->why);
-    fail_self(comm, &comm->self_sends, status, comm->why, SHUNT__CHANNEL_COLL);
-    fail_self(comm, &comm->self_recvs, status, comm->why, SHUNT__CHANNEL_COLL);
+    fail_channel(comm, SHUNT__CHANNEL_COLL, status, comm->coll_why);
+    fail_self(comm, &comm->self_sends, status, comm->coll_why, SHUNT__CHANNEL_COLL);
+    fail_self(comm, &comm->self_recvs, status, comm->coll_why, SHUNT__CHANNEL_COLL);
 }
 
 void shunt__comm_end(struct shunt_comm *comm, shunt_status_t status, const char *why)
@@ -476,7 +476,7 @@ shunt_status_t shunt_comm_error(const shunt_comm_t *comm)
     shunt__lock(c->ctx);
     st = c->state != SHUNT_OK ? c->state : c->coll_state;
     if (st != SHUNT_OK)
-        shunt__fail(st, "%s", c->why);
+        shunt__fail(st, "%s", c->state != SHUNT_OK ? c->why : c->coll_why);
     shunt__unlock(c->ctx);
     return st;
 }
@@ -507,7 +507,7 @@ shunt_status_t shunt__comm_coll_ready(struct shunt_comm *comm)
 {
     shunt_status_t st = comm->state != SHUNT_OK ? comm->state : comm->coll_state;
 
-    return st == SHUNT_OK ? SHUNT_OK : shunt__fail(st, "%s", comm->why);
+    return st == SHUNT_OK ? SHUNT_OK : shunt__fail(st, "%s", comm->state != SHUNT_OK ? comm->why : comm->coll_why);
 }
 
 uint64_t shunt__comm_coll_next(struct shunt_comm *comm)

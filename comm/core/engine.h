@@ -188,7 +188,7 @@ struct shunt_comm {
     shunt_status_t state;       /* OK, REVOKED, ABORTED, EXCLUDED */
     shunt_status_t coll_state;  /* OK, or why collectives can't run any more */
     int coll_rank;              /* the rank to blame, -1 */
-    char why[200];
+    char why[200], coll_why[200]; /* ops that failed point to them until their done() */
     uint64_t coll_count;
     void *coll;                 /* collectives' own state */
     int pending;                /* ops posted and not done */
