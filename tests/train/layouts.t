@@ -51,6 +51,13 @@ test_expect_success 'over TCP alone the same bits' '
     SHUNT_SHM=0 SHUNT_BACKEND=sock train sock 4 --stages 2 --micro-batches 4 &&
     test_cmp four.losses sock.losses
 '
+for backend in ucx ofi; do
+    shunt-info | grep -Eq "^.* $backend +yes" && test_set_prereq $backend
+    test_expect_success $backend "over $backend the same bits" "
+        SHUNT_SHM=0 SHUNT_BACKEND=$backend train $backend 4 --stages 2 --micro-batches 4 &&
+        test_cmp four.losses $backend.losses
+    "
+done
 test_expect_success 'in small buckets the same bits' '
     train buckets 4 --stages 2 --micro-batches 4 --bucket 4k &&
     test_cmp four.losses buckets.losses
@@ -60,6 +67,13 @@ test_expect_success 'padded to a stated time the same bits, and it says so' '
     test_cmp four.losses padded.losses &&
     grep "stages are padded to 5 ms" padded.out &&
     grep "of the busy time was padding" padded.out
+'
+test_expect_success 'the trace of the last step is one that the planner can read' '
+    train traced 4 --stages 4 --micro-batches 8 --stage-time 5ms --adapt off -s 1f1b --trace trace.json &&
+    test $(grep -c "\"name\": \"F" trace.json) = 32 &&
+    test $(grep -c "\"name\": \"B" trace.json) = 32 &&
+    shunt-sched explain trace.json >explained &&
+    test_cmp one.losses traced.losses
 '
 test_expect_success 'a memory cap that the schedule keeps' '
     train cap 4 --stages 4 --micro-batches 8 --schedule ready --adapt off --memory-cap 2 &&

@@ -31,7 +31,7 @@ struct options {
     long checkpoint_every;
     bool resume;
     long log_every;
-    const char *json;
+    const char *json, *trace;
 };
 
 /* Times of one step on one rank, nanoseconds. */
@@ -85,6 +85,8 @@ void pipeline_destroy(struct pipeline *p);
 /* Sum of this stage's losses over its micro-batches (0 but in the last stage). */
 double pipeline_step(struct pipeline *p);
 const shunt_sched_t *pipeline_schedule(const struct pipeline *p);
+/* Writes the last step's operations to --trace. Collective over the first replica's pipeline. */
+void pipeline_trace(struct pipeline *p);
 
 /*
  * The messages between neighbouring stages: activations come from the stage before and go to the one after, gradients the
@@ -105,6 +107,14 @@ void arrivals_send(struct arrivals *a, enum direction direction, int micro_batch
 void arrivals_finish(struct arrivals *a);
 /* Delay of the link to the next stage in this step, one way, in seconds. */
 double arrivals_delay(struct arrivals *a);
+
+/* What was run when, of the step that was begun last. */
+struct trace *trace_create(struct job *job);
+void trace_destroy(struct trace *t);
+void trace_begin(struct trace *t);
+void trace_add(struct trace *t, shunt_sched_op_t op, uint64_t start, uint64_t end);
+/* Collective over the pipeline. */
+void trace_write(struct trace *t, struct job *job);
 
 /* The plan, and what it is made from. */
 struct tuning *tuning_create(struct job *job);

@@ -128,6 +128,8 @@ static void train(struct job *job)
     job->recoverable = false;
     if (o->checkpoint && job->step > first)
         save_checkpoint(job, job->step);
+    if (job->active && job->step > first)
+        pipeline_trace(job->pipeline);
     report_end(job->report);
 }
 

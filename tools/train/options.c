@@ -35,12 +35,13 @@ static const char usage[] =
     "output:\n"
     "      --log-every N        steps between progress lines (10)\n"
     "      --json FILE          every step's loss and times; written by rank 0\n"
+    "      --trace FILE         the last step's operations, for shunt-sched explain and trace viewers\n"
     "      --help, --version\n"
     "\n"
     "Stage s of replica r is rank s * replicas + r. Exit code: 0, 1 when training failed, 2 for wrong usage.\n";
 
 enum { OPT_CAP = 256, OPT_ADAPT, OPT_TOTAL, OPT_TIME, OPT_BUCKET, OPT_BLOCKS, OPT_WIDTH, OPT_HEADS, OPT_CONTEXT, OPT_BATCH, OPT_RATE, OPT_SEED,
-       OPT_CHECKPOINT, OPT_EVERY, OPT_RESUME, OPT_LOG, OPT_JSON, OPT_HELP, OPT_VERSION };
+       OPT_CHECKPOINT, OPT_EVERY, OPT_RESUME, OPT_LOG, OPT_JSON, OPT_TRACE, OPT_HELP, OPT_VERSION };
 
 static const struct option table[] = {
     {"stages", required_argument, NULL, 'S'},
@@ -66,6 +67,7 @@ static const struct option table[] = {
     {"resume", no_argument, NULL, OPT_RESUME},
     {"log-every", required_argument, NULL, OPT_LOG},
     {"json", required_argument, NULL, OPT_JSON},
+    {"trace", required_argument, NULL, OPT_TRACE},
     {"help", no_argument, NULL, OPT_HELP},
     {"version", no_argument, NULL, OPT_VERSION},
     {NULL, 0, NULL, 0},
@@ -211,6 +213,9 @@ static void take(struct options *o, int option, const char *name, const char *va
         break;
     case OPT_LOG:
         o->log_every = number(name, value, 1, 1000000000);
+        break;
+    case OPT_TRACE:
+        o->trace = value;
         break;
     case OPT_JSON:
         o->json = value;

@@ -9,6 +9,7 @@ struct pipeline {
     struct job *job;
     struct tuning *tuning;
     struct arrivals *arrivals;
+    struct trace *trace;
     shunt_sched_run_t *run;
     uint8_t *text;
     double *losses; /* per micro-batch; 0 but in the last stage */
@@ -37,6 +38,7 @@ struct pipeline *pipeline_create(struct job *job)
     p->job = job;
     p->tuning = tuning_create(job);
     p->arrivals = arrivals_create(job);
+    p->trace = trace_create(job);
     make_run(p);
     return p;
 }
@@ -47,6 +49,7 @@ void pipeline_destroy(struct pipeline *p)
         return;
     shunt_sched_run_destroy(p->run);
     arrivals_destroy(p->arrivals);
+    trace_destroy(p->trace);
     tuning_destroy(p->tuning);
     free(p->text);
     free(p->losses);
@@ -58,11 +61,17 @@ const shunt_sched_t *pipeline_schedule(const struct pipeline *p)
     return tuning_schedule(p->tuning);
 }
 
+void pipeline_trace(struct pipeline *p)
+{
+    if (p->job->options.trace && p->job->replica == 0)
+        trace_write(p->trace, p->job);
+}
+
 /* Makes an operation that began at `start` take as long as an accelerator is said to. */
-static void pad(struct pipeline *p, shunt_sched_type_t type, uint64_t start)
+static void pad(struct pipeline *p, shunt_sched_op_t op, uint64_t start)
 {
     struct job *job = p->job;
-    int units = type == SHUNT_SCHED_B ? 2 : 1;
+    int units = op.type == SHUNT_SCHED_B ? 2 : 1;
     uint64_t end = now_ns(), want = start + (uint64_t)(job->options.stage_time * 1e9 * units);
 
     if (job->options.stage_time > 0 && end > want)
@@ -76,7 +85,8 @@ static void pad(struct pipeline *p, shunt_sched_type_t type, uint64_t start)
         end = now_ns();
     }
     job->times.busy += (double)(end - start);
-    tuning_record(p->tuning, type, (double)(end - start) / 1e9);
+    tuning_record(p->tuning, op.type, (double)(end - start) / 1e9);
+    trace_add(p->trace, op, start, end);
 }
 
 static void forward(struct pipeline *p, int i)
@@ -112,7 +122,7 @@ static void compute(struct pipeline *p, shunt_sched_op_t op)
         job_check_model(job, model_backward_weight(job->model, op.microbatch));
         break;
     }
-    pad(p, op.type, start);
+    pad(p, op, start);
     if (op.type != SHUNT_SCHED_W)
         arrivals_send(p->arrivals, op.type == SHUNT_SCHED_F ? ACTIVATION : GRADIENT, op.microbatch);
     job_check(job, shunt_sched_run_done(p->run, op), "following the schedule");
@@ -140,6 +150,7 @@ double pipeline_step(struct pipeline *p)
     shunt_sched_run_reset(p->run);
     arrivals_begin(p->arrivals);
     tuning_begin(p->tuning);
+    trace_begin(p->trace);
     for (;;) {
         shunt_sched_op_t op;
         shunt_status_t status;

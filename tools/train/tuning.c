@@ -161,7 +161,7 @@ bool tuning_step(struct tuning *t, double delay)
               "agreeing on the pipeline's profile");
     job_check(job, shunt_sched_adapt_step(t->adapt, (int)job->step + 1, t->vector, t->vector[t->entries], &event),
               "adapting");
-    if (event.text[0] && job->stage == 0) {
+    if (event.changed && job->stage == 0) {
         char of[32] = "";
 
         if (job->replicas > 1)
