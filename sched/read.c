@@ -277,7 +277,7 @@ static shunt_status_t read_json(struct reading *r, const char *text, size_t size
     return SHUNT_OK;
 }
 
-/* One cell of PyTorch's table: 1 a computation, 0 a send, a receive or a blank, -1 none of these. */
+/* One cell of PyTorch's table: 1 a computation, 0 a blank or what the runtime does besides, -1 none of these. */
 static int torch_cell(const char *at, const char *end, int *position, shunt_sched_op_t *op)
 {
     int type;
@@ -291,6 +291,10 @@ static int torch_cell(const char *at, const char *end, int *position, shunt_sche
     *position = number(&at, end);
     if (*position < 0 || at == end)
         return -1;
+    if (end - at > 10 && memcmp(at, "WAIT_SEND_", 10) == 0)
+        at += 5;
+    if (is(at, end, "UNSHARD") || is(at, end, "RESHARD") || is(at, end, "REDUCE_GRAD") || is(at, end, "WAIT_REDUCE_GRAD"))
+        return 0;
     if (end - at > 6 && (memcmp(at, "SEND_", 5) == 0 || memcmp(at, "RECV_", 5) == 0)) {
         at += 5;
         type = type_of(*at++);
@@ -367,6 +371,7 @@ shunt_status_t shunt_sched_read(const char *text, size_t size, shunt_sched_forma
         break;
     case SHUNT_SCHED_PYTORCH:
     case SHUNT_SCHED_PYTORCH_COMMS:
+    case SHUNT_SCHED_PYTORCH_PLAIN:
         st = read_torch(&r, text, size);
         break;
     default:

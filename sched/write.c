@@ -113,17 +113,42 @@ static int earlier(const void *a, const void *b)
     return x->start != y->start ? (x->start < y->start ? -1 : 1) : x->stage - y->stage;
 }
 
+/* Behind a stage's operation: the wait for the activation that its gradient shows to have arrived, and the reduction of
+ * gradients behind the last of them. left[stage * v + chunk] counts the micro-batches whose gradients are to come. */
+static void put_waits(const struct shunt_sched *s, int stage, shunt__op_t op, int *left, FILE *row)
+{
+    shunt_sched_type_t type = SHUNT__OP_TYPE(op);
+    int at = shunt__sched_position(s->p, s->vee, stage, SHUNT__OP_CHUNK(op)), last = s->p * s->v - 1;
+
+    if ((type == SHUNT_SCHED_B || type == SHUNT_SCHED_I) && at < last && shunt__sched_stage_of(s->p, s->vee, at + 1) != stage)
+        fprintf(row, "%dWAIT_SEND_F%d,", at, SHUNT__OP_MICROBATCH(op));
+    if ((type == SHUNT_SCHED_B || type == SHUNT_SCHED_W) && --left[stage * s->v + SHUNT__OP_CHUNK(op)] == 0)
+        fprintf(row, "%dREDUCE_GRAD,%dWAIT_REDUCE_GRAD,", at, at);
+}
+
+/* At the end of a stage's row: the waits for its gradients, in the order in which they were sent. */
+static void put_last_waits(const struct shunt_sched *s, int stage, FILE *row)
+{
+    for (size_t k = s->offset[stage]; k < s->offset[stage + 1]; k++) {
+        shunt_sched_type_t type = SHUNT__OP_TYPE(s->ops[k]);
+        int at = shunt__sched_position(s->p, s->vee, stage, SHUNT__OP_CHUNK(s->ops[k]));
+        if ((type == SHUNT_SCHED_B || type == SHUNT_SCHED_I) && at > 0 && shunt__sched_stage_of(s->p, s->vee, at - 1) != stage)
+            fprintf(row, "%dWAIT_SEND_B%d,", at, SHUNT__OP_MICROBATCH(s->ops[k]));
+    }
+}
+
 /*
  * Each send is written at the moment its operation ends, and so is the receive at the other side: all lists are parts of one
  * order in which a send and its receive are neighbours.
  */
-static shunt_status_t write_comms(const struct shunt_sched *s, FILE *out)
+static shunt_status_t write_comms(const struct shunt_sched *s, int waits, FILE *out)
 {
     double *starts;
     size_t n = s->offset[s->p];
     shunt_status_t st = unit_times(s, &starts);
     struct by_time *all;
     char **rows;
+    int *left;
     size_t *sizes;
     FILE **row;
 
@@ -133,6 +158,9 @@ static shunt_status_t write_comms(const struct shunt_sched *s, FILE *out)
     rows = calloc((size_t)s->p, sizeof(*rows));
     sizes = calloc((size_t)s->p, sizeof(*sizes));
     row = calloc((size_t)s->p, sizeof(*row));
+    left = malloc((size_t)(s->p * s->v) * sizeof(*left));
+    for (int k = 0; left && k < s->p * s->v; k++)
+        left[k] = s->m;
     for (int i = 0; all && rows && sizes && row && i < s->p; i++) {
         row[i] = open_memstream(&rows[i], &sizes[i]);
         if (!row[i])
@@ -140,7 +168,7 @@ static shunt_status_t write_comms(const struct shunt_sched *s, FILE *out)
         for (size_t k = s->offset[i]; k < s->offset[i + 1]; k++)
             all[k] = (struct by_time){starts[k], i, s->ops[k]};
     }
-    if (!all || !rows || !sizes || !row)
+    if (!all || !rows || !sizes || !row || !left)
         st = shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory to write a schedule");
     if (st == SHUNT_OK) {
         qsort(all, n, sizeof(*all), earlier);
@@ -151,14 +179,16 @@ static shunt_status_t write_comms(const struct shunt_sched *s, FILE *out)
             int to = type == SHUNT_SCHED_F ? at + 1 : type == SHUNT_SCHED_W ? -1 : at - 1;
             cell(s, i, all[k].op, row[i]);
             fputc(',', row[i]);
-            if (to < 0 || to >= s->p * s->v)
-                continue;
-            int other = shunt__sched_stage_of(s->p, s->vee, to);
-            if (other == i)
-                continue;
-            fprintf(row[i], "%dSEND_%c%d,", at, type == SHUNT_SCHED_F ? 'F' : 'B', mb);
-            fprintf(row[other], "%dRECV_%c%d,", to, type == SHUNT_SCHED_F ? 'F' : 'B', mb);
+            int other = to < 0 || to >= s->p * s->v ? i : shunt__sched_stage_of(s->p, s->vee, to);
+            if (other != i) {
+                fprintf(row[i], "%dSEND_%c%d,", at, type == SHUNT_SCHED_F ? 'F' : 'B', mb);
+                fprintf(row[other], "%dRECV_%c%d,", to, type == SHUNT_SCHED_F ? 'F' : 'B', mb);
+            }
+            if (waits)
+                put_waits(s, i, all[k].op, left, row[i]);
         }
+        for (int i = 0; waits && i < s->p; i++)
+            put_last_waits(s, i, row[i]);
     }
     for (int i = 0; row && i < s->p; i++) {
         if (row[i])
@@ -174,6 +204,7 @@ static shunt_status_t write_comms(const struct shunt_sched *s, FILE *out)
     free(rows);
     free(sizes);
     free(row);
+    free(left);
     free(starts);
     return st;
 }
@@ -195,7 +226,8 @@ shunt_status_t shunt_sched_write(const shunt_sched_t *schedule, shunt_sched_form
         st = write_compute_only(schedule, out);
         break;
     case SHUNT_SCHED_PYTORCH_COMMS:
-        st = write_comms(schedule, out);
+    case SHUNT_SCHED_PYTORCH_PLAIN:
+        st = write_comms(schedule, format == SHUNT_SCHED_PYTORCH_COMMS, out);
         break;
     default:
         return shunt__fail(SHUNT_ERR_INVALID, "write: no format %d", (int)format);

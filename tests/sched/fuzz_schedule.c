@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    for (int format = SHUNT_SCHED_TEXT; format <= SHUNT_SCHED_PYTORCH_COMMS; format++) {
+    for (int format = SHUNT_SCHED_TEXT; format <= SHUNT_SCHED_PYTORCH_PLAIN; format++) {
         shunt_sched_t *schedule, *again;
         char *text = NULL;
         size_t n = 0;

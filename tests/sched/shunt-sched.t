@@ -87,7 +87,7 @@ test_expect_success PYTHON 'what claims to be JSON is' '
     done
 '
 test_expect_success 'what is exported can be simulated again' '
-    for format in text json pytorch-csv pytorch-csv-comms; do
+    for format in text json pytorch-csv pytorch-csv-comms pytorch-csv-comms-plain; do
         shunt-sched export --stages 4 --microbatches 8 --schedule 1f1b --format $format -o saved.$format &&
         shunt-sched simulate --schedule ./saved.$format --link 1:3 --json >out &&
         test "$(number out makespan)" = 57 || return 1

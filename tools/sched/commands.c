@@ -191,7 +191,10 @@ int run_export(struct inputs *in)
     static const struct {
         const char *name;
         shunt_sched_format_t format;
-    } formats[] = {{"pytorch-csv", SHUNT_SCHED_PYTORCH}, {"pytorch-csv-comms", SHUNT_SCHED_PYTORCH_COMMS}, {"json", SHUNT_SCHED_JSON},
+    } formats[] = {{"pytorch-csv", SHUNT_SCHED_PYTORCH},
+                   {"pytorch-csv-comms", SHUNT_SCHED_PYTORCH_COMMS},
+                   {"pytorch-csv-comms-plain", SHUNT_SCHED_PYTORCH_PLAIN},
+                   {"json", SHUNT_SCHED_JSON},
                    {"text", SHUNT_SCHED_TEXT}};
     const char *name = format_of(in, NULL, "json", "pytorch-csv", "text");
 
@@ -208,5 +211,5 @@ int run_export(struct inputs *in)
             shunt_sched_profile_destroy(profile);
             return 0;
         }
-    usage_error("--format %s: export knows pytorch-csv, pytorch-csv-comms, json and text", name);
+    usage_error("--format %s: export knows pytorch-csv, pytorch-csv-comms, pytorch-csv-comms-plain, json and text", name);
 }

@@ -30,7 +30,7 @@ static const char help[] =
     "\n"
     "Results:\n"
     "  --json                          one object on standard output (simulate, plan, sweep, explain)\n"
-    "  --format NAME                   draw: text, svg, trace; export: pytorch-csv, pytorch-csv-comms, json, text;\n"
+    "  --format NAME                   draw: text, svg, trace; export: pytorch-csv, pytorch-csv-comms[-plain], json, text;\n"
     "                                  sweep: text, svg\n"
     "  -o, --output FILE               write there; a suffix .svg, .csv or .json chooses the format\n"
     "  --effort N                      N times as much search for the plan (default 1)\n"

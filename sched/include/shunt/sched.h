@@ -226,12 +226,14 @@ typedef enum shunt_sched_format {
     SHUNT_SCHED_TEXT,             /* Shunt's own: header lines, then "0: F0 F1 B0 ..." per stage */
     SHUNT_SCHED_JSON,             /* one object with the same content */
     SHUNT_SCHED_PYTORCH,          /* torch.distributed.pipelining, format compute_only */
-    SHUNT_SCHED_PYTORCH_COMMS     /* the same, format compute_comms */
+    SHUNT_SCHED_PYTORCH_COMMS,    /* the same, format compute_comms, with the waits that current PyTorch asks for */
+    SHUNT_SCHED_PYTORCH_PLAIN     /* compute_comms with sends and receives alone, for PyTorch before it had WAIT_SEND_F */
 } shunt_sched_format_t;
 
 /*
  * Writes a schedule. The two PyTorch forms have one row per rank and cells such as 0F3, 1I0; compute_only shows bubbles as
- * blank cells, compute_comms adds sends and receives in an order that can't deadlock even if both block.
+ * blank cells, compute_comms adds sends and receives in an order that can't deadlock even if both block, a wait for each send
+ * once its receive must have been posted, and the reduction of each stage's gradients.
  * SYSTEM: the stream has an error.
  */
 SHUNT_API shunt_status_t shunt_sched_write(const shunt_sched_t *schedule, shunt_sched_format_t format, FILE *out);
