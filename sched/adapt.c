@@ -19,7 +19,7 @@ struct shunt_sched_adapt {
     double predicted;        /* of schedule under believed */
     double *before;          /* the last vector; NULL until there is one */
     int *since;              /* per entry: the step at which it left what is believed, or -1 */
-    int n, calm, quiet, lean; /* quiet: iterations without change; lean: a plan with less memory may do as well now */
+    int n, calm, lean, quiet; /* lean: a plan with less memory does as well now; quiet: for how many iterations it has */
     double error_sum;
     int error_count;
     char text[512];
@@ -328,16 +328,16 @@ static shunt_status_t plan(struct shunt_sched_adapt *a, int lean_only, shunt_sch
         return st;
     double after = shunt_sched_plan_makespan(plan);
     const struct shunt_sched *new = shunt_sched_plan_schedule(plan);
-    int leaner = total_peak(new) < total_peak(a->schedule) - 0.5;
-    int gains = after < before * (1 - a->params.gain), take = lean_only ? leaner && after <= before * (1.002 + a->params.thrift) : gains;
-    a->lean = !take && leaner; /* once the times are calm */
+    int leaner = total_peak(new) < total_peak(a->schedule) - 0.5 && after <= before * (1.002 + a->params.thrift);
+    int take = lean_only ? leaner : after < before * (1 - a->params.gain);
+    a->lean = !take && leaner; /* taken once this has held for a while */
     a->predicted = before;
     event->predicted_before = before;
     if (take && !shunt_sched_equal(new, a->schedule)) {
         st = shunt_sched_copy(new, &s);
         if (st == SHUNT_OK) {
             if (lean_only)
-                say(a, "times are calm again; the same speed with less memory");
+                say(a, "the same speed with less memory since step %d", event->step - a->quiet + 1);
             say_change(a, a->schedule, s, before, after);
             shunt_sched_destroy(a->schedule);
             a->schedule = s;
@@ -387,13 +387,14 @@ shunt_status_t shunt_sched_adapt_step(shunt_sched_adapt_t *adapt, int step, cons
     int entry = believe(a, vector, step, &was, &since);
     memcpy(a->before, vector, (size_t)a->n * sizeof(double));
     if (entry >= 0) {
-        a->quiet = 0;
         say_entry(a, entry, was, get(a->believed, entry), since);
-        return plan(a, 0, event);
+        st = plan(a, 0, event);
     }
-    if (++a->quiet >= a->calm && a->lean) {
+    a->quiet = a->lean && st == SHUNT_OK ? a->quiet + 1 : 0;
+    if (a->quiet >= a->calm) {
+        *a->text = 0;
         st = plan(a, 1, event);
-        a->lean = 0;
+        a->lean = a->quiet = 0;
         a->calm = event->changed && a->calm < 1000 ? 2 * a->calm : a->calm; /* a link that comes and goes moves it less and less */
     }
     return st;

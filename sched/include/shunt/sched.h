@@ -334,7 +334,7 @@ typedef struct shunt_sched_adapt_params {
     double thrift;      /* of the planner; 0: 0.01, negative: none */
     double deviation;   /* relative change of a time that counts; 0: 0.1 */
     double gain;        /* predicted gain below which the plan stays; 0: 0.03 */
-    int calm;           /* iterations without change after which a leaner plan is taken back; 0: 5. Doubles each time */
+    int calm;           /* iterations for which a leaner plan must do before it is taken; 0: 5. Doubles each time */
 } shunt_sched_adapt_params_t;
 
 typedef struct shunt_sched_event {
@@ -351,7 +351,7 @@ typedef struct shunt_sched_event {
  * equal plans, without further agreement.
  * Hysteresis: a time counts as changed when two iterations in a row differ by `deviation` in the same direction (and by 2 % of
  * the slowest stage's work, so that noise of short links does not count); a new plan is taken if it is predicted to gain
- * `gain`; a plan that only needs less memory is taken after `calm` quiet iterations.
+ * `gain`; a plan that only needs less memory is taken when it would have done for `calm` iterations.
  * `profile` is what the first plan is made for: the caller's expectation, or what was measured first.
  */
 SHUNT_API shunt_status_t shunt_sched_adapt_create(const shunt_sched_profile_t *profile,
