@@ -44,7 +44,9 @@ int shunt__boot_id_valid(const unsigned char id[SHUNT__BOOT_ID_BYTES]);
 
 /*
  * Takes a place; returns when all `size` ranks have. TIMEOUT: the text lists the missing ranks (at most 16, and how many
- * more). INVALID: rank out of range, taken twice, or sizes differ, naming both. AUTH, VERSION.
+ * more). INVALID: rank out of range, taken twice, or sizes differ, naming both; or the meeting was over. PEER: a rank, or
+ * the root's process, died (noticed within 2 s). ABORTED: `stop`, or another rank was stopped. LIMIT: descriptors. AUTH,
+ * VERSION, FORMAT.
  * `epoch_id` (16 bytes, equal on all ranks, never the same twice) is set: communicators derive their ids from it.
  */
 shunt_status_t shunt__boot_open(const struct shunt__config *config, const unsigned char id[SHUNT__BOOT_ID_BYTES],
@@ -53,6 +55,8 @@ shunt_status_t shunt__boot_open(const struct shunt__config *config, const unsign
 /*
  * Every rank gives `len` bytes (lengths may differ, at most 64 KiB) and gets everybody's: all[r] points to rank r's
  * bytes, lens[r] is their length; both arrays have `size` entries and are freed by shunt__boot_all_free().
+ * Errors as above, and MISMATCH when ranks are in different steps. A failure ends the boot on every rank: further steps
+ * give the same. Cost: 2 log8(size) hops; a rank sends at most 8 times what all gave together.
  */
 struct shunt__boot_all {
     int n;
@@ -67,7 +71,7 @@ void shunt__boot_close(struct shunt__boot *boot);
 
 /*
  * Meets through the environment (see shunt_comm_create_from_env). Sets rank, size and the joined boot; for a process
- * with no such environment rank 0, size 1 and boot NULL. `ips` as above, for the rank that becomes root; *root (may
+ * with no such environment, and for the one rank of WORLD_SIZE=1, rank 0, size 1 and boot NULL. `ips` as above, for the rank that becomes root; *root (may
  * come back NULL) is to be closed after the meeting.
  */
 shunt_status_t shunt__boot_open_env(const struct shunt__config *config, const char *const *ips, int n_ips,
