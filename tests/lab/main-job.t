@@ -28,7 +28,7 @@ test_expect_success 'two runs, one with a slow and a dead rail, give the same lo
     test $(grep -c "^>>>>" out) = 4
 '
 test_expect_success 'the dead rail is named' '
-    grep "found .* rail1 .*dead" out
+    grep "found .*:rail1 to .*dead" out
 '
 test_expect_success 'there is a picture' '
     test $(grep -c "<polyline" faults/iterations.svg) = 2

@@ -270,6 +270,9 @@ test_expect_success 'two labs live side by side, with leaf switches whose uplink
         test $received = 3 && shunt-lab uplink 2:0 up && shunt-lab uplink 1:0 delay 10ms &&
         pings $other.0.3 5 && test $min -ge 20000 && pings $other.0.2 3 && test $min -lt 20000) &&
     shunt-lab list | grep "^u$$ up" &&
+    shunt-lab --name u$$ cables >out && printf "%s\n" "switch leaf1r0 spine0" "switch leaf2r0 spine0" \
+        "cable h1 rail0 leaf1r0" "cable h2 rail0 leaf1r0" "cable h3 rail0 leaf2r0" "cable h4 rail0 leaf2r0" >expected &&
+    test_cmp expected out &&
     shunt-lab --name u$$ down &&
     pings $net.0.2 3 && test $received = 3
 '

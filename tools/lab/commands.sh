@@ -272,6 +272,25 @@ status_json() {
     printf '}}\n'
 }
 
+# command_cables: what is joined to what, in the form of shunt_fabric_read_cables(): "switch LEAF SPINE" and "cable HOST NIC
+# SWITCH".
+command_cables() {
+    local folder near device port bridge
+    need_lab
+    # shellcheck disable=SC1091
+    . "$lab/shape"
+    for folder in "$lab"/link/l*/; do
+        read -r near device port bridge <"$folder/ends"
+        device=$(basename "$folder")
+        device=${device#l}
+        echo "switch leaf${device%:*}r${device#*:} $bridge"
+    done
+    for folder in "$lab"/link/h*/; do
+        read -r near device port bridge <"$folder/ends"
+        echo "cable ${near##*/} $device $bridge"
+    done
+}
+
 command_list() {
     local folder
     need_root

@@ -47,6 +47,7 @@ A virtual cluster on this machine: network namespaces as hosts, veth pairs as ra
   rank R kill|stop|continue   send SIGKILL, SIGSTOP or SIGCONT to a rank of a running job
   script FILE [--seed N]      play events: TIME EVENT, one a line
   status [--json]             hosts, rails, what is set on them, bytes
+  cables                      which rail is joined to which switch, as a fabric's cables
   list                        labs that are up
   down [--all]                remove it, also what a crash left of it
 

@@ -13,7 +13,7 @@ done
 command=$1
 shift
 case $command in
-    up | down | exec | run | script | status | list) "command_$command" "$@" ;;
+    up | down | exec | run | script | status | cables | list) "command_$command" "$@" ;;
     rail | uplink | partition | heal | rank) command_event "$command" "$@" ;;
     help) usage ;;
     *) wrong_usage "no command is called '$command'" ;;
