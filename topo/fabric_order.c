@@ -198,8 +198,10 @@ unsigned shunt_fabric_ring_count(const shunt_fabric_t *f, const shunt_place_t *p
         if (!shunt__fabric_place_ok(f, places[i]))
             continue;
         int r = f->host[places[i].host].kind->slot[places[i].slot].rail;
-        if (r >= 0 && !seen[r]++)
+        if (r >= 0 && !seen[r])
             count++;
+        if (r >= 0)
+            seen[r] = 1;
     }
     return count ? count : 1;
 }

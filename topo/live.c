@@ -22,6 +22,9 @@ static shunt_status_t hwloc_xml(const char *synthetic, char **text, size_t *size
 
     if (hwloc_topology_init(&h))
         return shunt__fail(SHUNT_ERR_NO_MEMORY, "hwloc can't start");
+    /* Without this folder (a container's /sys may be empty) hwloc would complain on stderr; CPUID and sysconf still tell CPUs. */
+    if (!synthetic && access("/sys/devices/system/cpu/cpu0/topology", X_OK) && access("/sys/bus/cpu/devices/cpu0/topology", X_OK))
+        hwloc_topology_set_components(h, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "linux");
     for (unsigned i = 0; i < 4; i++)
         hwloc_topology_set_components(h, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, not[i]);
     hwloc_topology_set_cache_types_filter(h, HWLOC_TYPE_FILTER_KEEP_NONE);

@@ -52,7 +52,8 @@ static void add_gpu(const shunt_topo_t *topo, struct shunt__text *t, const struc
     key_text(t, "gcn", o->u.gpu->gcn);
     shunt__text_add(t, ", \"dev\": %d, \"sm\": %d, \"display\": %s, \"nearest_nics\": [", o->u.gpu->dev, o->u.gpu->sm,
                     o->u.gpu->is_display ? "true" : "false");
-    shunt_topo_nearest_nics(topo, &o->pub, nic, 64, &n);
+    if ((uint64_t)topo->n_of_type[SHUNT_TOPO_GPU] * topo->n_of_type[SHUNT_TOPO_NIC] <= MOST_ENDS * MOST_ENDS)
+        shunt_topo_nearest_nics(topo, &o->pub, nic, 64, &n);
     for (unsigned i = 0; i < n && i < 64; i++) {
         shunt__text_add(t, "%s", i ? ", " : "");
         shunt__text_json(t, nic[i]->name);

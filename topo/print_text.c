@@ -7,6 +7,7 @@
 #include "topo/export.h"
 #include "topo/path.h"
 
+#define MOST_PAIRS 262144 /* of GPUs and NICs, for which the nearest are looked up */
 #define MOST_ENDS 512 /* GPUs and NICs in a matrix that a person may still read, or a machine store */
 
 static void add_memory(struct shunt__text *t, uint64_t bytes)
@@ -182,7 +183,7 @@ static void add_nearest(const shunt_topo_t *topo, struct shunt__text *t)
     shunt_topo_path_t path, last_path = {.path_class = SHUNT_TOPO_NET};
     char bandwidth[32];
 
-    if (!count || !topo->n_of_type[SHUNT_TOPO_NIC])
+    if (!count || !topo->n_of_type[SHUNT_TOPO_NIC] || (uint64_t)count * topo->n_of_type[SHUNT_TOPO_NIC] > MOST_PAIRS)
         return;
     shunt__text_add(t, "\nNearest NICs\n");
     for (unsigned i = 0; i <= count; i++) {

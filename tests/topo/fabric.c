@@ -65,6 +65,17 @@ static void basics(void)
     shunt_fabric_destroy(f);
 }
 
+static void many(void)
+{
+    shunt_fabric_t *f = make("pack:1 core:1 + nic:2@100g gpu:2", 2000);
+    shunt_place_t *p = malloc(4000 * sizeof(*p));
+
+    is_int(shunt_fabric_places(f, 4000, p), SHUNT_OK, "4,000 ranks");
+    is_int(shunt_fabric_ring_count(f, p, 4000), 2, "two rails are two rings, however many ranks there are");
+    free(p);
+    shunt_fabric_destroy(f);
+}
+
 static void cables(void)
 {
     shunt_fabric_t *f = make(big, 4);
@@ -227,6 +238,7 @@ static void placement(void)
 int main(void)
 {
     basics();
+    many();
     cables();
     merging();
     same_subnet();

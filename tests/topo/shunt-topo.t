@@ -104,6 +104,10 @@ test_expect_success 'wrong command lines' '
 	test_expect_code 2 shunt-topo --rails=8:8 && test_expect_code 2 shunt-topo --matrix --rails && test_expect_code 2 shunt-topo --path a &&
 	test_expect_code 1 shunt-topo /nonexistent && test_expect_code 1 shunt-topo --of svg -o /nonexistent/x "$plain"
 '
+unshare -m true 2>/dev/null && test_set_prereq MOUNTNS
+test_expect_success MOUNTNS 'an empty /sys: a default, and silence on stderr' '
+	unshare -m sh -c "mount -t tmpfs none /sys && exec shunt-topo" >out 2>err && grep -q "^Host" out && grep -q "NIC lo" out && test_must_be_empty err
+'
 test_expect_success NETNS 'namespaces: veth rails, one of them down, loopback alone' '
 	ns=shunt-topo-$$ && ip netns add $ns &&
 	ip -n $ns link add rail0 type veth peer name far0 && ip -n $ns link add rail1 type veth peer name far1 &&
