@@ -384,8 +384,18 @@ static void on_frame(void *engine, struct shunt__link *link, const struct shunt_
 
 static void on_damaged(void *engine, struct shunt__link *link, const struct shunt__frame *frame)
 {
-    if (frame->generation == link->generation)
-        shunt__arrive_damaged(shunt__path_of(link), frame);
+    struct shunt__path *p = shunt__path_of(link);
+
+    if (frame->generation != link->generation)
+        return;
+    if (frame->type == SHUNT__FRAME_DATA)
+        shunt__arrive_damaged(p, frame);
+    else if (frame->type != SHUNT__FRAME_PING && frame->type != SHUNT__FRAME_PONG) {
+        /* What it said may never be said again; a new connection begins by saying everything. */
+        p->chunks_damaged++;
+        p->connect_at = p->peer->ctx->now;
+        shunt__path_drop(p, SHUNT_RAIL_DEAD, "a control frame arrived damaged");
+    }
 }
 
 static void on_sent(void *engine, struct shunt__link *link, uint64_t ref)

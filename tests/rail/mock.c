@@ -279,25 +279,35 @@ static int half_turn(struct mock *m, int wait)
     return n + m->rail->ops->progress(m->rail);
 }
 
+static void tick(struct mock *m)
+{
+    if (m)
+        m->rail->ops->tick(m->rail, shunt__now());
+}
+
 int mock_turn(struct mock *a, struct mock *b)
 {
-    static int idle;
+    static __thread int idle;
     int n = half_turn(a, 0) + (b ? half_turn(b, 0) : 0);
 
     idle = n ? 0 : idle + 1;
     if (idle > 20) {
         half_turn(a, 1);
-        a->rail->ops->tick(a->rail, shunt__now());
-        if (b)
-            b->rail->ops->tick(b->rail, shunt__now());
+        tick(a);
+        tick(b);
     }
     return n;
 }
 
 void mock_turns(struct mock *a, struct mock *b, int n)
 {
-    while (n-- > 0)
-        mock_turn(a, b);
+    while (n-- > 0) {
+        half_turn(a, 0);
+        if (b)
+            half_turn(b, 0);
+    }
+    tick(a);
+    tick(b);
 }
 
 int mock_connect(struct mock *from, struct mock *to, int index)
