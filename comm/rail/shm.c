@@ -3,9 +3,9 @@
  * Rail over shared memory between processes of one host: two byte rings per link in an anonymous, sealed memory file.
  *
  * No name exists in any file system, so nothing is left behind however a process ends. The end of a peer is seen
- * through its socket and its pidfd, at once. Frames are copied into the ring and out of it: that is a fence by itself
- * (no one but the owner ever touches user memory), and on the machines measured two copies that overlap are as fast
- * as one copy across address spaces for large messages and twice as fast for those that fit the caches.
+ * through its socket and its pidfd, at once. Frames are copied into the ring and out of it, or, where the kernel lets
+ * one process read the other's memory and that is faster, read where they lie (shm_direct.c). Nobody writes into
+ * another process's user memory, so a closed link is fenced.
  *
  * The ring is ordered and can't be damaged on the way, and the consumer's position in it is the acknowledgement.
  */
@@ -150,6 +150,8 @@ static int has_news(struct shunt__shm_conn *c)
 
 /* ---- receiving ---- */
 
+#define PEER_IS_GONE 2 /* of which the socket or the pidfd will tell */
+
 static int broken(struct shunt__shm_conn *c)
 {
     shunt__shm_fail(c, SHUNT_ERR_RAIL, "the shared ring is damaged");
@@ -179,7 +181,38 @@ static int begin(struct shunt__shm_conn *c, const struct shunt__frame *frame)
     return 0;
 }
 
-/* One record; 1: a frame was handed over, 0: not yet a whole one, -1: the conn is gone. */
+/* A frame whose payload is still where its sender has it. */
+static int take_direct(struct shunt__shm_conn *c, const struct shunt__ring_record *record)
+{
+    const struct shunt__rail_params *p = &c->rail->base.params;
+    struct shunt__frame frame;
+    void *payload;
+    int err;
+
+    if (c->arriving.at || record->length < SHUNT__SHM_DIRECT_STATE + sizeof(uint64_t) ||
+        !__atomic_load_n(&c->own->reads, __ATOMIC_RELAXED))
+        return broken(c);
+    memcpy(&frame, record->start + sizeof(uint64_t), sizeof(frame));
+    if (!shunt__frame_valid(&c->rail->base, &frame))
+        return broken(c);
+    if (begin(c, &frame))
+        return -1;
+    payload = c->arriving.at;
+    c->arriving.at = NULL;
+    err = shunt__shm_direct_fetch(c, record->start, payload, frame.length);
+    if (err == ESRCH)
+        return PEER_IS_GONE;
+    if (err) {
+        if (err != ECANCELED)
+            return broken(c);
+        shunt__shm_fail(c, SHUNT_ERR_RAIL, "closed by the other side");
+        return -1;
+    }
+    p->events->frame(p->engine, c->link, &frame, payload);
+    return c->state == SHUNT__SHM_GONE ? -1 : 1;
+}
+
+/* One record; 1: a frame was handed over, 0: not yet a whole one, -1: the conn is gone, or PEER_IS_GONE. */
 static int take(struct shunt__shm_conn *c, const struct shunt__ring_record *record)
 {
     const struct shunt__rail_params *p = &c->rail->base.params;
@@ -198,6 +231,8 @@ static int take(struct shunt__shm_conn *c, const struct shunt__ring_record *reco
         p->events->frame(p->engine, c->link, &frame, s->payload);
         return c->state == SHUNT__SHM_GONE ? -1 : 1;
     }
+    if (record->kind == SHUNT__RING_DIRECT)
+        return take_direct(c, record);
     if (record->kind == SHUNT__RING_ONLY || record->kind == SHUNT__RING_FIRST) {
         if (a->at || record->length < sizeof(uint64_t) + sizeof(frame))
             return broken(c);
@@ -257,9 +292,11 @@ static int receive(struct shunt__shm_conn *c, int budget)
         got = take(c, &record);
         if (got < 0)
             return moved + 1;
+        if (got == PEER_IS_GONE)
+            break;
         moved++;
         shunt__ring_consume(&c->in, &record);
-        if (c->in.head - c->in.told >= c->in.size / 8)
+        if (c->in.head - c->in.told >= c->in.size / 8 || record.kind == SHUNT__RING_DIRECT)
             tell(c);
     }
     return moved;
@@ -294,6 +331,37 @@ static int push(struct shunt__shm_conn *c)
     return q->done == q->length;
 }
 
+static int wants_direct(struct shunt__shm_conn *c, const struct shunt__frame *frame)
+{
+    return frame->length >= SHUNT__SHM_DIRECT_MIN && frame->length <= c->rail->direct &&
+           frame->total <= c->rail->direct && __atomic_load_n(&c->other->reads, __ATOMIC_RELAXED);
+}
+
+static shunt_status_t send_direct(struct shunt__shm_conn *c, const struct shunt__frame *frame, const void *payload,
+                                  uint64_t ref)
+{
+    uint32_t length = SHUNT__SHM_DIRECT_STATE + sizeof(uint64_t);
+    uint8_t *record = NULL;
+    struct shunt__frame *head;
+
+    if (!c->pending.payload && c->n_direct < SHUNT__SHM_DIRECT)
+        record = shunt__ring_reserve(&c->out, length);
+    if (!record) {
+        c->refused = shunt__ring_round(length);
+        watch(c);
+        return SHUNT_ERR_AGAIN;
+    }
+    head = (struct shunt__frame *)(void *)(record + sizeof(uint64_t));
+    *head = *frame;
+    shunt__frame_seal(&c->rail->base, c->link, head, payload);
+    c->out.sent++;
+    shunt__shm_direct_offer(c, record, payload, frame->length, ref);
+    shunt__ring_publish(&c->out, length, SHUNT__RING_DIRECT, &c->in);
+    notify(c);
+    watch(c);
+    return SHUNT_IN_PROGRESS;
+}
+
 static shunt_status_t send_frame(struct shunt__link *link, const struct shunt__frame *frame, const void *payload,
                                  uint64_t ref)
 {
@@ -312,6 +380,8 @@ static shunt_status_t send_frame(struct shunt__link *link, const struct shunt__f
         watch(c);
         return SHUNT_OK;
     }
+    if (wants_direct(c, frame))
+        return send_direct(c, frame, payload, ref);
     most = largest_record(c) - offset;
     if (n > most)
         n = most;
@@ -339,24 +409,34 @@ static shunt_status_t send_frame(struct shunt__link *link, const struct shunt__f
     return SHUNT_OK;
 }
 
+/* A frame can't be completed any more: the link ends, which progress() will say. */
+static void out_of_memory(struct shunt__shm_conn *c)
+{
+    c->pending.payload = NULL;
+    c->failed = SHUNT_ERR_RAIL;
+    c->state = SHUNT__SHM_FAILED;
+    c->rail->n_failed++;
+    snprintf(c->text, sizeof(c->text), "no memory for the rest of a frame");
+}
+
 static void detach(struct shunt__link *link, uint64_t ref)
 {
     struct shunt__shm_conn *c = link->conn;
     struct shunt__shm_pending *q;
     uint32_t left;
 
-    if (!c || !c->pending.payload || c->pending.copy || c->pending.ref != ref)
+    if (!c || c->state != SHUNT__SHM_UP)
         return;
     q = &c->pending;
+    if (!q->payload || q->copy || q->ref != ref) {
+        if (shunt__shm_direct_detach(c, ref))
+            out_of_memory(c);
+        return;
+    }
     left = q->length - q->done;
     q->copy = malloc(left);
     if (!q->copy) {
-        /* The frame can't be completed any more: the link ends, which progress() will say. */
-        q->payload = NULL;
-        c->failed = SHUNT_ERR_RAIL;
-        c->state = SHUNT__SHM_FAILED;
-        c->rail->n_failed++;
-        snprintf(c->text, sizeof(c->text), "no memory for the rest of a frame");
+        out_of_memory(c);
         return;
     }
     memcpy(q->copy, q->payload + q->done, left);
@@ -370,16 +450,13 @@ static void redirect(struct shunt__link *link)
     struct shunt__shm_conn *c = link->conn;
     struct shunt__shm_arriving *a;
 
-    if (!c || !c->arriving.at || c->arriving.at == c->arriving.copy)
+    if (!c || !c->arriving.at || c->arriving.at == c->arriving.copy || c->state != SHUNT__SHM_UP)
         return;
     a = &c->arriving;
     if (!a->copy)
         a->copy = malloc(SHUNT__FRAME_PAYLOAD_MAX);
     if (!a->copy) {
-        c->failed = SHUNT_ERR_RAIL;
-        c->state = SHUNT__SHM_FAILED;
-        c->rail->n_failed++;
-        snprintf(c->text, sizeof(c->text), "no memory for a frame");
+        out_of_memory(c);
         return;
     }
     memcpy(a->copy, a->at, a->done);
@@ -397,6 +474,8 @@ static int use_acceptances(struct shunt__shm_conn *c)
         if (c->state == SHUNT__SHM_GONE)
             return -1;
     }
+    if (c->n_direct && shunt__shm_direct_settle(c))
+        return -1;
     if (c->pending.payload && push(c)) {
         struct shunt__shm_pending done = c->pending;
 
@@ -407,7 +486,7 @@ static int use_acceptances(struct shunt__shm_conn *c)
         if (c->state == SHUNT__SHM_GONE)
             return -1;
     }
-    if (c->refused && !c->pending.payload &&
+    if (c->refused && !c->pending.payload && c->n_direct < SHUNT__SHM_DIRECT &&
         shunt__ring_free(&c->out) >= 2ull * c->refused + SHUNT__RING_LINE) {
         c->refused = 0;
         p->events->writable(p->engine, c->link);
@@ -578,6 +657,8 @@ static void stats(struct shunt__link *link, struct shunt__link_stats *s)
     if (!c || c->state != SHUNT__SHM_UP)
         return;
     s->queued = c->pending.payload ? c->pending.length - c->pending.done : 0;
+    for (uint32_t i = 0; i < c->n_direct; i++)
+        s->queued += c->direct[(c->direct_first + i) % SHUNT__SHM_DIRECT].length;
     s->unacked = c->out.tail - c->out.head;
 }
 
@@ -628,6 +709,7 @@ static shunt_status_t open_rail(const struct shunt__rail_params *params, struct 
     memset(r, 0, sizeof(*r));
     r->listener.fd = r->bell_fd.fd = r->bell_page_fd = -1;
     r->bell_fd.ready = rung;
+    r->direct = (uint64_t)shunt__config_int(params->config, SHUNT__SHM_DIRECT_MAX);
     for (r->ring = SHUNT__RING_MIN; r->ring < (uint64_t)wanted;)
         r->ring *= 2;
     shunt__rail_init(&r->base, &shunt__shm_ops, params,

@@ -48,6 +48,20 @@ struct shunt__shm_arriving {
     uint32_t done;
 };
 
+/* A payload offered to be read where it lies (shm_direct.c). */
+struct shunt__shm_direct {
+    uint64_t *state; /* in the ring */
+    const uint8_t *payload;
+    uint8_t *copy; /* since it was detached */
+    uint32_t length;
+    int detached;
+    uint64_t ref;
+    uint64_t frame; /* which frame of the link it is, counted from 1 */
+};
+#define SHUNT__SHM_DIRECT 32               /* at once */
+#define SHUNT__SHM_DIRECT_MIN (16u << 10)  /* bytes of a payload; smaller ones are faster through the ring */
+#define SHUNT__SHM_DIRECT_STATE (sizeof(uint64_t) + sizeof(struct shunt__frame)) /* place in the record */
+
 struct shunt__shm_conn {
     struct shunt__shm_rail *rail;
     struct shunt__link *link; /* NULL: a stranger, or gone */
@@ -62,6 +76,10 @@ struct shunt__shm_conn {
     uint32_t refused;        /* record length that send() had no room for; 0: none */
     struct shunt__shm_pending pending;
     struct shunt__shm_arriving arriving;
+
+    struct shunt__shm_direct direct[SHUNT__SHM_DIRECT];
+    uint32_t direct_first, n_direct;
+    uint64_t probe; /* the other side tries whether it can read this */
 
     struct shunt__shm_bell *bell; /* the other process's */
     int bell_fd;
@@ -94,6 +112,7 @@ struct shunt__shm_rail {
     int n_strangers;
     int deaf;        /* out of descriptors: not listening until the next tick */
     uint64_t ring;   /* bytes per direction */
+    uint64_t direct; /* longest message that is offered for reading */
     unsigned char address[SHUNT__ADDRESS_MAX];
     size_t address_len;
 };
@@ -112,6 +131,17 @@ void shunt__shm_fail(struct shunt__shm_conn *conn, shunt_status_t status, const 
 
 /* Hands over what a link that is up still holds, frames and acceptances. The conn may be gone afterwards. */
 void shunt__shm_drain(struct shunt__shm_conn *conn);
+/* shm_direct.c: can we read the other process's memory? If so it is told. */
+void shunt__shm_direct_try(struct shunt__shm_conn *conn, uint64_t address, uint64_t value);
+/* Fills in the state of a record that is about to be published, and remembers the payload. */
+void shunt__shm_direct_offer(struct shunt__shm_conn *conn, uint8_t *record, const void *payload, uint32_t length,
+                             uint64_t ref);
+/* Reads the payload; 0, ESRCH: the other process is gone, ECANCELED: it has closed the link, else damage. */
+int shunt__shm_direct_fetch(struct shunt__shm_conn *conn, uint8_t *record, void *to, uint32_t length);
+int shunt__shm_direct_detach(struct shunt__shm_conn *conn, uint64_t ref); /* nonzero without memory */
+int shunt__shm_direct_settle(struct shunt__shm_conn *conn);               /* sent events; -1: the conn is gone */
+void shunt__shm_direct_withdraw(struct shunt__shm_conn *conn);
+
 void shunt__shm_heat(struct shunt__shm_conn *conn);
 void shunt__shm_cool(struct shunt__shm_conn *conn);
 

@@ -40,6 +40,7 @@ enum shunt__ring_kind {
     SHUNT__RING_LAST,   /* a frame's last bytes */
     SHUNT__RING_ONLY,   /* a whole frame */
     SHUNT__RING_SMALL,  /* a whole frame in one line */
+    SHUNT__RING_DIRECT, /* a frame's header and where its payload lies in the sender's memory */
     SHUNT__RING_KINDS
 };
 #define SHUNT__RING_FIELD 0xfffffu
@@ -47,6 +48,7 @@ enum shunt__ring_kind {
 struct shunt__ring_end {
     _Alignas(2 * SHUNT__RING_LINE) uint64_t attention;
     uint64_t closed; /* this end has gone on purpose */
+    uint64_t reads;  /* this end can read the other's memory */
     _Alignas(2 * SHUNT__RING_LINE) uint64_t head; /* bytes of the other's ring that this end has consumed */
     uint64_t frames;                              /* frames among them */
 };

@@ -45,6 +45,8 @@ struct setup {
     uint32_t magic;
     uint32_t version;
     uint32_t slot; /* of this link in the sender's bell page */
+    uint32_t reserved;
+    uint64_t probe_at, probe; /* a word of the sender's memory and its value */
 };
 
 struct packet {
@@ -207,6 +209,15 @@ static int receive_packet(int fd, struct packet *packet)
     return 1;
 }
 
+/* What a setup says of this side of the conn. */
+static void introduce(struct shunt__shm_conn *c, struct setup *setup)
+{
+    randombytes_buf(&c->probe, sizeof(c->probe));
+    setup->slot = c->slot;
+    setup->probe_at = (uint64_t)(uintptr_t)&c->probe;
+    setup->probe = c->probe;
+}
+
 static int take_setup(const void *bytes, size_t length, struct setup *setup)
 {
     if (length != sizeof(*setup))
@@ -329,6 +340,10 @@ void shunt__shm_teardown(struct shunt__shm_conn *c)
     shunt__shm_cool(c);
     if (c->state == SHUNT__SHM_UP)
         shunt__ring_tell(&c->in);
+    if (c->own) {
+        shunt__ring_refresh(&c->out);
+        shunt__shm_direct_withdraw(c);
+    }
     if (c->own)
         __atomic_store_n(&c->own->closed, 1, __ATOMIC_SEQ_CST);
     drop_fd(r, &c->process);
@@ -512,7 +527,8 @@ static void on_welcome(struct shunt__shm_conn *c, struct packet *packet)
         fail_errno(c, "sharing memory");
         return;
     }
-    ours.slot = c->slot;
+    shunt__shm_direct_try(c, theirs.probe_at, theirs.probe);
+    introduce(c, &ours);
     fds[0] = c->rail->bell_page_fd;
     fds[1] = c->rail->bell_fd.fd;
     if (send_packet(c->socket.fd, &ours, sizeof(ours), fds, 2))
@@ -561,7 +577,7 @@ static void on_hello(struct shunt__shm_conn *c, struct packet *packet)
     frame = (struct shunt__frame){.type = SHUNT__FRAME_WELCOME, .length = (uint32_t)len};
     shunt__frame_seal(&r->base, link, &frame, answer.bytes + sizeof(frame));
     memcpy(answer.bytes, &frame, sizeof(frame));
-    ours.slot = c->slot;
+    introduce(c, &ours);
     memcpy(answer.bytes + sizeof(frame) + len, &ours, sizeof(ours));
     fds[1] = r->bell_page_fd;
     fds[2] = r->bell_fd.fd;
@@ -584,6 +600,7 @@ static void on_setup(struct shunt__shm_conn *c, struct packet *packet)
         fail_errno(c, "sharing memory");
         return;
     }
+    shunt__shm_direct_try(c, theirs.probe_at, theirs.probe);
     establish(c);
 }
 

@@ -187,12 +187,29 @@ static int put(int link, uint32_t length, uint64_t message, const void *payload)
     return status >= 0 ? 0 : -1;
 }
 
-#define FRAMES 3000
+static int put_and_take_back(int link, uint32_t length, uint64_t message, const void *payload)
+{
+    struct shunt__frame frame = {.type = SHUNT__FRAME_DATA, .length = length, .message = message};
+    shunt_status_t status;
+
+    while ((status = m.rail->ops->send(&m.links[link], &frame, payload, message)) == SHUNT_ERR_AGAIN &&
+           m.links[link].conn)
+        mini_turn(&m, 20);
+    for (uint32_t i = dice(200); i; i--)
+        m.rail->ops->stats(&m.links[link], &(struct shunt__link_stats){0}); /* some time, without progress */
+    m.rail->ops->detach(&m.links[link], message);
+    return status >= 0 ? 0 : -1;
+}
+
+#define FRAMES 3400
+#define TAKEN_BACK 3000 /* from here on the sender takes its memory back at any moment */
 
 static uint32_t length_of(uint64_t message)
 {
     static const uint32_t lengths[] = {0, 1, 40, 41, 256, 257, 4096, 65536, 70000, 262144, SHUNT__FRAME_PAYLOAD_MAX};
 
+    if (message >= TAKEN_BACK)
+        return 20000 + (uint32_t)(message * 7919 % 150000);
     return message % 100 == 0 ? lengths[message / 100 % 11] : (uint32_t)(message % 3000);
 }
 
@@ -207,7 +224,7 @@ static void send_all(int say)
     bad |= !turns_until(&m.up[3], 5000);
     for (uint64_t i = 0; i < FRAMES && !bad; i++) {
         fill(buf, length_of(i), i);
-        bad |= put(3, length_of(i), i, buf);
+        bad |= i < TAKEN_BACK ? put(3, length_of(i), i, buf) : put_and_take_back(3, length_of(i), i, buf);
         memset(buf, 0xee, length_of(i)); /* must have been read by now */
     }
     while (!bad && m.consumed < FRAMES && m.up[3])
@@ -314,7 +331,9 @@ static void same_process(void)
     struct shunt__frame frame = {.type = SHUNT__FRAME_DATA, .length = sizeof(big), .message = 0};
     shunt_status_t status;
 
+    setenv("SHUNT_SHM_DIRECT", "0", 1);
     ok(mini_open(&other, "shm", "", "") == SHUNT_OK, "a second rail");
+    unsetenv("SHUNT_SHM_DIRECT");
     other.links[1].generation = 2;
     m.frames = 0;
     m.frame = check_payload;
@@ -364,6 +383,67 @@ static void same_process(void)
     ok(!other.links[1].conn && !other.downs[1], "disconnect is silent on its own side");
     mini_close(&other);
     ok(turns_until(&m.downs[1], 1000), "and heard on the other");
+}
+
+/* Payloads that are read where they lie. */
+static void direct(void)
+{
+    static struct mini other;
+    static uint8_t big[100000];
+    struct shunt__frame frame = {.type = SHUNT__FRAME_DATA, .length = sizeof(big), .total = sizeof(big)};
+    int offered = 0;
+
+    mini_open(&other, "shm", "", "");
+    other.links[8].generation = 2;
+    other.rail->ops->connect(other.rail, &other.links[8], address, address_len);
+    for (int i = 0; i < 100 && !(other.up[8] && m.up[8]); i++) {
+        mini_turn(&other, 0);
+        mini_turn(&m, 0);
+    }
+    if (!((struct shunt__shm_conn *)other.links[8].conn)->other->reads) {
+        skip("this system does not let processes read each other's memory");
+        mini_close(&other);
+        turns_until(&m.downs[8], 1000);
+        return;
+    }
+    m.frames = 0;
+    m.frame = check_payload;
+    wrong = 0;
+    fill(big, sizeof(big), 0);
+    is_int(other.rail->ops->send(&other.links[8], &frame, big, 5), SHUNT_IN_PROGRESS, "a payload is offered");
+    for (int i = 0; i < 10; i++) {
+        mini_turn(&m, 0);
+        mini_turn(&other, 0);
+    }
+    is_int(m.frames, 1, "and read");
+    is_int(other.sent, 1, "which its sender learns");
+    frame.message = 1;
+    fill(big, sizeof(big), 1);
+    other.rail->ops->send(&other.links[8], &frame, big, 6);
+    other.rail->ops->detach(&other.links[8], 6);
+    memset(big, 0, sizeof(big));
+    for (int i = 0; i < 10; i++) {
+        mini_turn(&m, 0);
+        mini_turn(&other, 0);
+    }
+    is_int(m.frames, 2, "one that was detached");
+    is_int(wrong, 0, "is read from the copy");
+    is_int(other.sent, 1, "without a sent event");
+    is_int(other.consumed, 2, "both accepted");
+    frame.message = 2;
+    fill(big, sizeof(big), 2);
+    while (other.rail->ops->send(&other.links[8], &frame, big, 7) == SHUNT_IN_PROGRESS) {
+        frame.message++;
+        offered++;
+    }
+    is_int(offered, SHUNT__SHM_DIRECT, "so many are offered at once");
+    other.rail->ops->disconnect(&other.links[8]);
+    memset(big, 0x55, sizeof(big));
+    ok(turns_until(&m.downs[8], 1000), "those of a link that has ended");
+    is_int(m.frames, 2, "are not taken");
+    is_int(m.down_status[8], SHUNT_ERR_RAIL, "%s", m.down_why[8]);
+    mini_close(&other);
+    m.frame = NULL;
 }
 
 static void refusals(void)
@@ -576,6 +656,7 @@ int main(void)
     killed();
     damaged_ring();
     same_process();
+    direct();
     refusals();
     strangers();
     many_links();
