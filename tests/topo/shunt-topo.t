@@ -69,6 +69,10 @@ test_expect_success DOT 'Graphviz takes its form' '
 test_expect_success RSVG 'pictures are drawn' '
 	shunt-topo -o out.svg "$plain" && rsvg-convert out.svg -o out.png && test -s out.png
 '
+test_expect_success 'the picture in README is what is drawn' '
+	shunt-topo -s "pack:2 numa:2 core:24 pu:2 + switch:1 gpu:2 nic:2@400g nvlink:18" -o machine.svg &&
+	test_cmp "$machines/../../../topo/machine.svg" machine.svg
+'
 test_expect_success 'a packed topology is read again' '
 	shunt-topo --of packed -o packed "$plain" && shunt-topo packed >one && shunt-topo "$plain" >two && test_cmp one two
 '
