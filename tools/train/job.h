@@ -54,6 +54,7 @@ struct job {
     bool recoverable;     /* a lost rank is survived: escape leads to the training loop */
     jmp_buf escape;
     struct report *report;
+    double *sums;         /* what is added up over all ranks at the end of a step */
     model_stage_t *model;
     struct text text;
     struct pipeline *pipeline;
@@ -84,6 +85,9 @@ struct pipeline *pipeline_create(struct job *job);
 void pipeline_destroy(struct pipeline *p);
 /* Sum of this stage's losses over its micro-batches (0 but in the last stage). */
 double pipeline_step(struct pipeline *p);
+/* Around the agreement on the step: enters what was measured, and makes a new plan if it pays. */
+void pipeline_measured(struct pipeline *p, double *vector);
+void pipeline_adapt(struct pipeline *p, const double *vector);
 const shunt_sched_t *pipeline_schedule(const struct pipeline *p);
 /* Writes the last step's operations to --trace. Collective over the first replica's pipeline. */
 void pipeline_trace(struct pipeline *p);
@@ -122,8 +126,11 @@ void tuning_destroy(struct tuning *t);
 const shunt_sched_t *tuning_schedule(const struct tuning *t);
 void tuning_begin(struct tuning *t);
 void tuning_record(struct tuning *t, shunt_sched_type_t type, double took);
-/* Collective over the pipeline, at the end of a step. True if the plan is another one now. */
-bool tuning_step(struct tuning *t, double delay);
+/* Doubles of all pipelines' measurements of a step, 0 with --adapt off. Each rank enters its own, the rest are zero;
+ * from their sum follows the plan: true if it is another one now. */
+int tuning_entries(const struct job *job);
+void tuning_put(struct tuning *t, double delay, double *vector);
+bool tuning_step(struct tuning *t, const double *vector);
 
 /*
  * Sums the gradients over the replicas of the stage, bucket by bucket: the reduction of a bucket starts as soon as its
@@ -155,9 +162,10 @@ uint64_t load_checkpoint(struct job *job);
 /* Progress lines, the JSON file and the summary; only rank 0 prints. */
 struct report *report_create(struct job *job);
 void report_start(struct report *r, uint64_t first_step);
-/* Adds the step up over all ranks; when this succeeds on any rank, every rank has its sum of gradients. */
+/* Adds the step up over all ranks, and `n` measurements behind it; when this succeeds on any rank, every rank has its
+ * sum of gradients. */
 #define REPORT_SUMS 5
-void report_agree(struct report *r, double loss_sum, double *sums);
+void report_agree(struct report *r, double loss_sum, double *sums, int n);
 void report_step(struct report *r, const double *sums);
 /* The sums of the last step that was reported. */
 void report_last(const struct report *r, double *sums);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* shunt-train: trains a small language model, pipeline x data parallel. */
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include "tools/train/job.h"
@@ -84,8 +85,9 @@ static void set_up(struct job *job)
     job->rank = shunt_comm_rank(job->world);
     job->size = shunt_comm_size(job->world);
     lay_out(job);
+    job->sums = calloc(REPORT_SUMS + (size_t)tuning_entries(job), sizeof(double));
     rank_at = calloc((size_t)job->size, sizeof(int));
-    if (!rank_at)
+    if (!rank_at || !job->sums)
         job_fail(job, NULL, "out of memory");
     for (int r = 0; r < job->size; r++)
         rank_at[r] = r;
@@ -106,6 +108,20 @@ static void apply(struct job *job, const double *sums)
     job->step++;
 }
 
+static void one_step(struct job *job)
+{
+    int n = tuning_entries(job);
+    double loss = job->active ? pipeline_step(job->pipeline) : 0;
+
+    memset(job->sums, 0, (size_t)(REPORT_SUMS + n) * sizeof(double));
+    if (job->active)
+        pipeline_measured(job->pipeline, job->sums + REPORT_SUMS);
+    report_agree(job->report, loss, job->sums, n);
+    if (job->active)
+        pipeline_adapt(job->pipeline, job->sums + REPORT_SUMS);
+    apply(job, job->sums);
+}
+
 static void train(struct job *job)
 {
     const struct options *o = &job->options;
@@ -118,10 +134,7 @@ static void train(struct job *job)
     if (setjmp(job->escape))
         members_recover(job);
     while (job->step < (uint64_t)o->steps) {
-        double sums[REPORT_SUMS];
-
-        report_agree(job->report, job->active ? pipeline_step(job->pipeline) : 0, sums);
-        apply(job, sums);
+        one_step(job);
         if (o->checkpoint_every && job->step % (uint64_t)o->checkpoint_every == 0 && job->step < (uint64_t)o->steps)
             save_checkpoint(job, job->step);
     }
@@ -150,5 +163,6 @@ int main(int argc, char **argv)
     shunt_comm_free(job.world);
     shunt_context_destroy(job.context);
     free((void *)job.options.texts);
+    free(job.sums);
     return 0;
 }

@@ -170,9 +170,18 @@ double pipeline_step(struct pipeline *p)
     }
     arrivals_finish(p->arrivals);
     buckets_wait(job->buckets);
-    if (tuning_step(p->tuning, arrivals_delay(p->arrivals)))
-        make_run(p);
     for (int i = 0; i < job->count; i++) /* whatever the order in which they were run */
         loss += p->losses[i];
     return loss;
+}
+
+void pipeline_measured(struct pipeline *p, double *vector)
+{
+    tuning_put(p->tuning, arrivals_delay(p->arrivals), vector);
+}
+
+void pipeline_adapt(struct pipeline *p, const double *vector)
+{
+    if (tuning_step(p->tuning, vector))
+        make_run(p);
 }

@@ -91,7 +91,7 @@ static void line(struct report *r, uint64_t steps_done)
     r->line_steps = 0;
 }
 
-void report_agree(struct report *r, double loss_sum, double *sums)
+void report_agree(struct report *r, double loss_sum, double *sums, int n)
 {
     struct job *job = r->job;
 
@@ -100,7 +100,7 @@ void report_agree(struct report *r, double loss_sum, double *sums)
     sums[2] = job->times.padded;
     sums[3] = job->times.reduce;
     sums[4] = job->overrun;
-    job_check(job, shunt_allreduce(job->world, sums, sums, REPORT_SUMS, SHUNT_FLOAT64, SHUNT_SUM),
+    job_check(job, shunt_allreduce(job->world, sums, sums, (size_t)(REPORT_SUMS + n), SHUNT_FLOAT64, SHUNT_SUM),
               "adding up the losses");
 }
 

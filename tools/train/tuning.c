@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which order the stages' operations take, and how that follows what is measured. Each pipeline (the stages of one
- * replica) agrees by itself: a small all-reduce of stage times and link delays at the end of a step, from which every
- * stage derives the same plan.
+ * Which order the stages' operations take, and how that follows what is measured. Stage times and link delays travel
+ * with the all-reduce that ends a step; from its own pipeline's every stage derives the same plan.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +15,10 @@ struct tuning {
     shunt_sched_t *fixed;            /* --adapt off */
     shunt_sched_plan_t *plan;        /* --adapt off with --schedule planned */
     shunt_sched_adapt_t *adapt;
-    double *vector;
     int entries;
     double *took[KINDS]; /* of this step's operations, seconds */
     int n[KINDS];
-    uint64_t began;
+    uint64_t began, ended;
 };
 
 static void *need(struct job *job, size_t n, size_t size)
@@ -78,7 +76,8 @@ struct tuning *tuning_create(struct job *job)
     }
     if (t->adapt)
         t->entries = shunt_sched_adapt_entries(t->adapt);
-    t->vector = need(job, (size_t)t->entries + 1, sizeof(double));
+    if (t->adapt && tuning_entries(job) != job->replicas * (t->entries + 1))
+        job_fail(job, NULL, "the planner's vectors have another length than expected");
     for (int k = 0; k < KINDS; k++)
         t->took[k] = need(job, (size_t)job->count, sizeof(double));
     return t;
@@ -94,7 +93,6 @@ void tuning_destroy(struct tuning *t)
     shunt_sched_profile_destroy(t->expected);
     for (int k = 0; k < KINDS; k++)
         free(t->took[k]);
-    free(t->vector);
     free(t);
 }
 
@@ -125,6 +123,7 @@ void tuning_record(struct tuning *t, shunt_sched_type_t type, double took)
     default:
         t->took[WEIGHT][t->n[WEIGHT]++] = took;
     }
+    t->ended = now_ns();
 }
 
 static int by_value(const void *a, const void *b)
@@ -140,27 +139,40 @@ static double median(struct tuning *t, int kind)
     return t->n[kind] ? t->took[kind][t->n[kind] / 2] : 0;
 }
 
-bool tuning_step(struct tuning *t, double delay)
+int tuning_entries(const struct job *job)
+{
+    const struct options *o = &job->options;
+
+    /* per stage three times, per link three delays, and what the step took */
+    return o->adapt && o->stages > 1 ? job->replicas * (6 * o->stages + 1) : 0;
+}
+
+void tuning_put(struct tuning *t, double delay, double *vector)
+{
+    struct job *job = t->job;
+
+    if (!t->adapt)
+        return;
+    vector += job->replica * (t->entries + 1);
+    job_check(job,
+              shunt_sched_adapt_put_stage(t->adapt, vector, job->stage, 0, median(t, FORWARD), median(t, BACKWARD),
+                                          median(t, WEIGHT)),
+              "adapting");
+    if (job->stage < job->options.stages - 1)
+        job_check(job, shunt_sched_adapt_put_link(t->adapt, vector, job->stage, delay, 0, 0), "adapting");
+    if (job->stage == 0) /* where the last backward ends */
+        vector[t->entries] = (double)(t->ended - t->began) / 1e9;
+}
+
+bool tuning_step(struct tuning *t, const double *vector)
 {
     struct job *job = t->job;
     shunt_sched_event_t event;
 
     if (!t->adapt)
         return false;
-    memset(t->vector, 0, ((size_t)t->entries + 1) * sizeof(double));
-    job_check(job,
-              shunt_sched_adapt_put_stage(t->adapt, t->vector, job->stage, 0, median(t, FORWARD), median(t, BACKWARD),
-                                          median(t, WEIGHT)),
-              "adapting");
-    if (job->stage < job->options.stages - 1)
-        job_check(job, shunt_sched_adapt_put_link(t->adapt, t->vector, job->stage, delay, 0, 0), "adapting");
-    if (job->stage == 0) /* where the last backward ends */
-        t->vector[t->entries] = (double)(now_ns() - t->began) / 1e9;
-    job_check(job,
-              shunt_allreduce(job->pipe, t->vector, t->vector, (size_t)t->entries + 1, SHUNT_FLOAT64, SHUNT_SUM),
-              "agreeing on the pipeline's profile");
-    job_check(job, shunt_sched_adapt_step(t->adapt, (int)job->step + 1, t->vector, t->vector[t->entries], &event),
-              "adapting");
+    vector += job->replica * (t->entries + 1);
+    job_check(job, shunt_sched_adapt_step(t->adapt, (int)job->step + 1, vector, vector[t->entries], &event), "adapting");
     if (event.changed && job->stage == 0) {
         char of[32] = "";
 
