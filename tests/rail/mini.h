@@ -155,7 +155,7 @@ static const struct shunt__rail_events mini_events = {
     .carrier = mini_carrier,
 };
 
-static shunt_status_t mini_open(struct mini *m, const char *backend, const char *device, const char *ip)
+__attribute__((unused)) static shunt_status_t mini_open(struct mini *m, const char *backend, const char *device, const char *ip)
 {
     const struct shunt__rail_ops *ops = shunt__rail_backend(backend);
     struct shunt__rail_params p = {
@@ -176,7 +176,7 @@ static shunt_status_t mini_open(struct mini *m, const char *backend, const char 
     return status;
 }
 
-static void mini_close(struct mini *m)
+__attribute__((unused)) static void mini_close(struct mini *m)
 {
     if (m->rail) {
         for (int i = 0; i < MINI_LINKS; i++)
@@ -189,7 +189,7 @@ static void mini_close(struct mini *m)
 }
 
 /* One round of what an engine does; with `block` it sleeps until something happens, at most that many ms. */
-static int mini_turn(struct mini *m, int block_ms)
+__attribute__((unused)) static int mini_turn(struct mini *m, int block_ms)
 {
     int n = m->rail->ops->progress(m->rail);
     uint64_t now;
