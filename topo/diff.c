@@ -17,13 +17,15 @@ struct differ {
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp((*(struct shunt__object *const *)a)->pub.name, (*(struct shunt__object *const *)b)->pub.name);
+    return strcmp((*(struct shunt__object *const *)a)->pub.name,
+                  (*(struct shunt__object *const *)b)->pub.name);
 }
 
 static int counted(const struct shunt__object *o)
 {
-    return o->pub.type == SHUNT_TOPO_GPU || o->pub.type == SHUNT_TOPO_NIC || o->pub.type == SHUNT_TOPO_SWITCH ||
-           o->pub.type == SHUNT_TOPO_NUMA || o->pub.type == SHUNT_TOPO_PACKAGE || o->pub.type == SHUNT_TOPO_NVSWITCH ||
+    return o->pub.type == SHUNT_TOPO_GPU || o->pub.type == SHUNT_TOPO_NIC ||
+           o->pub.type == SHUNT_TOPO_SWITCH || o->pub.type == SHUNT_TOPO_NUMA ||
+           o->pub.type == SHUNT_TOPO_PACKAGE || o->pub.type == SHUNT_TOPO_NVSWITCH ||
            o->pub.type == SHUNT_TOPO_DEVICE;
 }
 
@@ -44,7 +46,9 @@ static struct shunt__object *find_name(const struct differ *d, const char *name)
 /* NICs by name first: an address may hold two ports. */
 static struct shunt__object *counterpart(const struct differ *d, const struct shunt__object *o)
 {
-    struct shunt__object *c = o->pub.pci && o->pub.type != SHUNT_TOPO_NIC ? shunt__pci_index_find(&d->by_address, &o->pci) : NULL;
+    struct shunt__object *c = o->pub.pci && o->pub.type != SHUNT_TOPO_NIC
+                                  ? shunt__pci_index_find(&d->by_address, &o->pci)
+                                  : NULL;
 
     if (c && c->pub.type == o->pub.type && !d->met[c->order])
         return c;
@@ -59,7 +63,10 @@ static struct shunt__object *counterpart(const struct differ *d, const struct sh
 
 static const char *kind(const struct shunt__object *o)
 {
-    return o->pub.type == SHUNT_TOPO_NIC ? "NIC " : o->pub.type == SHUNT_TOPO_SWITCH ? "PCI switch " : o->pub.type == SHUNT_TOPO_DEVICE ? "PCI device " : "";
+    return o->pub.type == SHUNT_TOPO_NIC      ? "NIC "
+           : o->pub.type == SHUNT_TOPO_SWITCH ? "PCI switch "
+           : o->pub.type == SHUNT_TOPO_DEVICE ? "PCI device "
+                                              : "";
 }
 
 static void compare_nics(struct differ *d, const struct shunt__object *a, const struct shunt__object *b)
@@ -68,13 +75,16 @@ static void compare_nics(struct differ *d, const struct shunt__object *a, const 
     char was[32], is[32];
 
     if (x->state != y->state)
-        CHANGE(d, "NIC %s is %s, was %s\n", b->pub.name, shunt_topo_nic_state_name(y->state), shunt_topo_nic_state_name(x->state));
+        CHANGE(d, "NIC %s is %s, was %s\n", b->pub.name, shunt_topo_nic_state_name(y->state),
+               shunt_topo_nic_state_name(x->state));
     if (x->rate_known && y->rate_known && x->rate != y->rate)
-        CHANGE(d, "NIC %s runs at %s, was %s\n", b->pub.name, shunt__print_rate(is, (double)y->rate), shunt__print_rate(was, (double)x->rate));
+        CHANGE(d, "NIC %s runs at %s, was %s\n", b->pub.name, shunt__print_rate(is, (double)y->rate),
+               shunt__print_rate(was, (double)x->rate));
     else if (x->rate_known != y->rate_known)
         CHANGE(d, "NIC %s: its speed is %s\n", b->pub.name, y->rate_known ? "known now" : "unknown now");
     if (x->layer != y->layer)
-        CHANGE(d, "NIC %s is %s, was %s\n", b->pub.name, shunt_topo_link_layer_name(y->layer), shunt_topo_link_layer_name(x->layer));
+        CHANGE(d, "NIC %s is %s, was %s\n", b->pub.name, shunt_topo_link_layer_name(y->layer),
+               shunt_topo_link_layer_name(x->layer));
     if (strcmp(x->name, y->name) != 0)
         CHANGE(d, "NIC %s is called %s now\n", x->name, y->name);
     if (x->n_addresses != y->n_addresses ||
@@ -89,13 +99,16 @@ static void compare(struct differ *d, const struct shunt__object *a, const struc
     if (a->pub.pci && b->pub.pci) {
         int known = a->pci.speed && b->pci.speed && a->pci.width && b->pci.width;
         if (known && (a->pci.speed != b->pci.speed || a->pci.width != b->pci.width))
-            CHANGE(d, "%s%s: its link is %s, was %s%s\n", kind(b), b->pub.name, shunt__print_link(is, b), shunt__print_link(was, a),
+            CHANGE(d, "%s%s: its link is %s, was %s%s\n", kind(b), b->pub.name, shunt__print_link(is, b),
+                   shunt__print_link(was, a),
                    shunt__link_bandwidth(b) < shunt__link_bandwidth(a) ? " (slower)" : "");
         if (a->pci.vendor != b->pci.vendor || a->pci.product != b->pci.product)
-            CHANGE(d, "%s%s is another device: %04x:%04x, was %04x:%04x\n", kind(b), b->pub.name, b->pci.vendor, b->pci.product, a->pci.vendor,
-                   a->pci.product);
-        if (a->pci.domain != b->pci.domain || a->pci.bus != b->pci.bus || a->pci.device != b->pci.device || a->pci.function != b->pci.function)
-            CHANGE(d, "%s%s moved to %04x:%02x:%02x.%x\n", kind(b), b->pub.name, b->pci.domain, b->pci.bus, b->pci.device, b->pci.function);
+            CHANGE(d, "%s%s is another device: %04x:%04x, was %04x:%04x\n", kind(b), b->pub.name,
+                   b->pci.vendor, b->pci.product, a->pci.vendor, a->pci.product);
+        if (a->pci.domain != b->pci.domain || a->pci.bus != b->pci.bus || a->pci.device != b->pci.device ||
+            a->pci.function != b->pci.function)
+            CHANGE(d, "%s%s moved to %04x:%02x:%02x.%x\n", kind(b), b->pub.name, b->pci.domain, b->pci.bus,
+                   b->pci.device, b->pci.function);
     }
     if (a->pub.numa != b->pub.numa)
         CHANGE(d, "%s%s is near to NUMA node %d, was %d\n", kind(b), b->pub.name, b->pub.numa, a->pub.numa);
@@ -110,7 +123,8 @@ static void compare(struct differ *d, const struct shunt__object *a, const struc
         /* A kernel takes a little more or less at each start. */
         double more = (double)b->memory / (a->memory ? (double)a->memory : 1);
         if (a->memory && b->memory && (more < 0.98 || more > 1.02))
-            CHANGE(d, "%s has %.1f GiB of memory, had %.1f\n", b->pub.name, (double)b->memory / (1 << 30), (double)a->memory / (1 << 30));
+            CHANGE(d, "%s has %.1f GiB of memory, had %.1f\n", b->pub.name, (double)b->memory / (1 << 30),
+                   (double)a->memory / (1 << 30));
     }
     if (a->pub.type == SHUNT_TOPO_GPU) {
         unsigned n = 0, m = 0;
@@ -125,7 +139,8 @@ static void compare(struct differ *d, const struct shunt__object *a, const struc
         compare_nics(d, a, b);
 }
 
-shunt_status_t shunt_topo_diff(const shunt_topo_t *before, const shunt_topo_t *after, char **text, unsigned *changes)
+shunt_status_t shunt_topo_diff(const shunt_topo_t *before, const shunt_topo_t *after, char **text,
+                               unsigned *changes)
 {
     struct differ d = {.before = before, .after = after};
     int failed = 0;

@@ -62,8 +62,12 @@ const char *shunt__print_address(char out[64], const shunt_topo_address_t *a)
 const char *shunt__print_link(char out[32], const struct shunt__object *o)
 {
     const shunt_topo_pci_t *pci = &o->pci;
-    int gen = pci->speed >= 64000 ? 6 : pci->speed >= 32000 ? 5 : pci->speed >= 16000 ? 4 : pci->speed >= 8000 ? 3
-            : pci->speed >= 5000 ? 2 : 1;
+    int gen = pci->speed >= 64000   ? 6
+              : pci->speed >= 32000 ? 5
+              : pci->speed >= 16000 ? 4
+              : pci->speed >= 8000  ? 3
+              : pci->speed >= 5000  ? 2
+                                    : 1;
 
     if (!o->pub.pci || !pci->speed || !pci->width)
         *out = 0;
@@ -74,7 +78,8 @@ const char *shunt__print_link(char out[32], const struct shunt__object *o)
     return out;
 }
 
-shunt_status_t shunt_topo_export(const shunt_topo_t *topo, shunt_topo_format_t format, char **text, size_t *size)
+shunt_status_t shunt_topo_export(const shunt_topo_t *topo, shunt_topo_format_t format, char **text,
+                                 size_t *size)
 {
     static shunt_status_t (*const writer[])(const shunt_topo_t *, struct shunt__text *) = {
         shunt__export_text, shunt__export_matrix, shunt__export_json, shunt__export_svg,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The writers, one file each. They append to a text; a status other than OK says why the form can't hold it. */
+/* The writers, one file each. They append to a text; a status other than OK says why the form can't hold it.
+ */
 #ifndef SHUNT_TOPO_EXPORT_H
 #define SHUNT_TOPO_EXPORT_H
 
@@ -14,8 +15,10 @@ shunt_status_t shunt__export_dot(const shunt_topo_t *topo, struct shunt__text *t
 shunt_status_t shunt__export_nccl(const shunt_topo_t *topo, struct shunt__text *t);
 shunt_status_t shunt__export_hwloc(const shunt_topo_t *topo, struct shunt__text *t);
 
-/* A set as hwloc writes it ("0x00000003,0x0000ffff") or, with nccl nonzero, as NCCL does ("00000003,0000ffff"). */
-void shunt__print_cpuset(struct shunt__text *t, const struct shunt__cpus *set, unsigned least_words, int nccl);
+/* A set as hwloc writes it ("0x00000003,0x0000ffff") or, with nccl nonzero, as NCCL does
+ * ("00000003,0000ffff"). */
+void shunt__print_cpuset(struct shunt__text *t, const struct shunt__cpus *set, unsigned least_words,
+                         int nccl);
 /* A set as people write it: "0-11,24-35". */
 void shunt__print_cpu_list(struct shunt__text *t, const struct shunt__cpus *set);
 /* Cores among the CPUs of a set. */

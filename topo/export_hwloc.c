@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * hwloc 2 XML, as lstopo reads it. Levels hwloc insists on and the source may lack (packages, CPUs) are made up: a
- * topology without CPUs gets one per NUMA node.
+ * hwloc 2 XML, as lstopo reads it. Levels hwloc insists on and the source may lack (packages, CPUs) are made
+ * up: a topology without CPUs gets one per NUMA node.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,9 +58,11 @@ static void pci_attributes(struct writer *w, const struct shunt__object *o)
 {
     const shunt_topo_pci_t *p = o->pub.pci;
 
-    shunt__text_add(w->t, " pci_busid=\"%04x:%02x:%02x.%01x\" pci_type=\"%04x [%04x:%04x] [%04x:%04x] 00\" pci_link_speed=\"%f\"", p->domain,
-                    p->bus, p->device, p->function, p->class_id >> 8, p->vendor, p->product, p->sub_vendor, p->sub_product,
-                    shunt__pci_rate(p->speed, p->width) / 1e9);
+    shunt__text_add(w->t,
+                    " pci_busid=\"%04x:%02x:%02x.%01x\" pci_type=\"%04x [%04x:%04x] [%04x:%04x] 00\" "
+                    "pci_link_speed=\"%f\"",
+                    p->domain, p->bus, p->device, p->function, p->class_id >> 8, p->vendor, p->product,
+                    p->sub_vendor, p->sub_product, shunt__pci_rate(p->speed, p->width) / 1e9);
 }
 
 static int is_bridge(const struct shunt__object *o)
@@ -112,7 +114,8 @@ static void write_nic(struct writer *w, const struct shunt__object *o, unsigned 
         info(w, depth + 1, "ShuntGbit", text);
     info(w, depth + 1, "ShuntKind", n->kind);
     info(w, depth + 1, "ShuntLinkLayer", shunt_topo_link_layer_name(n->layer));
-    info(w, depth + 1, "ShuntState", n->state == SHUNT_TOPO_NIC_UP ? NULL : shunt_topo_nic_state_name(n->state));
+    info(w, depth + 1, "ShuntState",
+         n->state == SHUNT_TOPO_NIC_UP ? NULL : shunt_topo_nic_state_name(n->state));
     if (n->rdma_port)
         number_info(w, depth + 1, "ShuntPort", n->rdma_port);
     close_object(w, depth);
@@ -151,8 +154,9 @@ static void write_device(struct writer *w, const struct shunt__object *o, unsign
         w->gpu_gp[o->order] = w->gp;
     if (o->pub.type == SHUNT_TOPO_GPU) {
         open_object(w, depth + 1, "OSDev");
-        shunt__text_add(w->t, " name=\"%s%d\" subtype=\"%s\" osdev_type=\"5\">\n", o->u.gpu->gcn ? "rsmi" : "nvml",
-                        o->u.gpu->dev >= 0 ? o->u.gpu->dev : (int)o->pub.index, o->u.gpu->gcn ? "RSMI" : "NVML");
+        shunt__text_add(
+            w->t, " name=\"%s%d\" subtype=\"%s\" osdev_type=\"5\">\n", o->u.gpu->gcn ? "rsmi" : "nvml",
+            o->u.gpu->dev >= 0 ? o->u.gpu->dev : (int)o->pub.index, o->u.gpu->gcn ? "RSMI" : "NVML");
         info(w, depth + 2, "GPUModel", o->u.gpu->model);
         info(w, depth + 2, "ShuntArchitecture", o->u.gpu->gcn);
         if (o->u.gpu->sm)
@@ -174,12 +178,13 @@ static void write_children(struct writer *w, const struct shunt__object *o, unsi
         write_tree(w, c, depth, bridges);
 }
 
-/* A downstream port that some forms leave out: hwloc's trees have one between a switch and what hangs on it. */
+/* A downstream port that some forms leave out: hwloc's trees have one between a switch and what hangs on it.
+ */
 static void write_bridge(struct writer *w, const struct shunt__object *o, unsigned depth, unsigned bridges)
 {
     open_object(w, depth, "Bridge");
-    shunt__text_add(w->t, " bridge_type=\"1-1\" depth=\"%u\" bridge_pci=\"%04x:[%02x-%02x]\"", bridges, o->pci.domain, lowest_bus(o),
-                    highest_bus(o));
+    shunt__text_add(w->t, " bridge_type=\"1-1\" depth=\"%u\" bridge_pci=\"%04x:[%02x-%02x]\"", bridges,
+                    o->pci.domain, lowest_bus(o), highest_bus(o));
     pci_attributes(w, o);
     shunt__text_add(w->t, ">\n");
     write_children(w, o, depth + 1, bridges + 1);
@@ -192,16 +197,18 @@ static void write_tree(struct writer *w, const struct shunt__object *o, unsigned
         return;
     if (o->is_host_bridge) {
         open_object(w, depth, "Bridge");
-        shunt__text_add(w->t, " bridge_type=\"0-1\" depth=\"0\" bridge_pci=\"%04x:[%02x-%02x]\">\n", domain_of(o), lowest_bus(o), highest_bus(o));
+        shunt__text_add(w->t, " bridge_type=\"0-1\" depth=\"0\" bridge_pci=\"%04x:[%02x-%02x]\">\n",
+                        domain_of(o), lowest_bus(o), highest_bus(o));
         write_children(w, o, depth + 1, 1);
         close_object(w, depth);
     } else if ((o->pub.type == SHUNT_TOPO_BRIDGE || o->pub.type == SHUNT_TOPO_SWITCH) && o->pub.pci) {
-        /* An object that stands at the wrong depth parity for what it is gets a port of its own address above it. */
+        /* An object that stands at the wrong depth parity for what it is gets a port of its own address above
+         * it. */
         int odd = bridges % 2 == 1;
         if ((o->pub.type == SHUNT_TOPO_SWITCH) == odd) {
             open_object(w, depth, "Bridge");
-            shunt__text_add(w->t, " bridge_type=\"1-1\" depth=\"%u\" bridge_pci=\"%04x:[%02x-%02x]\"", bridges, o->pci.domain, lowest_bus(o),
-                            highest_bus(o));
+            shunt__text_add(w->t, " bridge_type=\"1-1\" depth=\"%u\" bridge_pci=\"%04x:[%02x-%02x]\"",
+                            bridges, o->pci.domain, lowest_bus(o), highest_bus(o));
             pci_attributes(w, o);
             shunt__text_add(w->t, ">\n");
             write_bridge(w, o, depth + 1, bridges + 1);
@@ -218,18 +225,21 @@ static void write_tree(struct writer *w, const struct shunt__object *o, unsigned
 static void write_io(struct writer *w, const struct shunt__object *o, unsigned depth)
 {
     for (const struct shunt__object *c = o->child; c; c = c->next) {
-        if (c->is_host_bridge || !c->pub.pci || c->pub.type == SHUNT_TOPO_NUMA || c->pub.type == SHUNT_TOPO_PACKAGE) {
+        if (c->is_host_bridge || !c->pub.pci || c->pub.type == SHUNT_TOPO_NUMA ||
+            c->pub.type == SHUNT_TOPO_PACKAGE) {
             write_tree(w, c, depth, 0);
             continue;
         }
         open_object(w, depth, "Bridge");
-        shunt__text_add(w->t, " bridge_type=\"0-1\" depth=\"0\" bridge_pci=\"%04x:[%02x-%02x]\">\n", c->pci.domain, lowest_bus(c), highest_bus(c));
+        shunt__text_add(w->t, " bridge_type=\"0-1\" depth=\"0\" bridge_pci=\"%04x:[%02x-%02x]\">\n",
+                        c->pci.domain, lowest_bus(c), highest_bus(c));
         write_tree(w, c, depth + 1, 1);
         close_object(w, depth);
     }
 }
 
-static void write_cpus(struct writer *w, const struct shunt__cpus *set, const struct shunt__cpus *nodes, unsigned depth)
+static void write_cpus(struct writer *w, const struct shunt__cpus *set, const struct shunt__cpus *nodes,
+                       unsigned depth)
 {
     unsigned cores = 0;
 
@@ -260,7 +270,8 @@ static void write_cpus(struct writer *w, const struct shunt__cpus *set, const st
     }
     if (w->topo->n_cpus)
         return;
-    for (unsigned cpu = 0; cpu < set->n_words * 64; cpu++) { /* the source knows CPUs as sets only: a core for each */
+    for (unsigned cpu = 0; cpu < set->n_words * 64;
+         cpu++) { /* the source knows CPUs as sets only: a core for each */
         struct shunt__cpus pu = {0};
         if (!shunt__cpus_has(set, cpu))
             continue;
@@ -277,7 +288,8 @@ static void write_cpus(struct writer *w, const struct shunt__cpus *set, const st
     }
 }
 
-static void write_numa(struct writer *w, const struct shunt__object *numa, const struct shunt__cpus *cpus, unsigned depth)
+static void write_numa(struct writer *w, const struct shunt__object *numa, const struct shunt__cpus *cpus,
+                       unsigned depth)
 {
     struct shunt__cpus nodes = {0};
 
@@ -308,7 +320,8 @@ static int lies_in(const struct shunt__object *package, const struct shunt__obje
     return shunt__cpus_count(&package->cpus) > 0;
 }
 
-static void write_packages_in(struct writer *w, const struct shunt__object *numa, const struct shunt__cpus *nodes, unsigned depth)
+static void write_packages_in(struct writer *w, const struct shunt__object *numa,
+                              const struct shunt__cpus *nodes, unsigned depth)
 {
     struct shunt__cpus rest = {0};
 
@@ -335,12 +348,14 @@ static void write_packages_in(struct writer *w, const struct shunt__object *numa
 static int lies_in_any(const struct writer *w, const struct shunt__object *package)
 {
     for (unsigned i = 0; i < w->topo->n_of_type[SHUNT_TOPO_NUMA]; i++)
-        if (w->topo->of_type[SHUNT_TOPO_NUMA][i]->parent == w->topo->host && lies_in(package, w->topo->of_type[SHUNT_TOPO_NUMA][i]))
+        if (w->topo->of_type[SHUNT_TOPO_NUMA][i]->parent == w->topo->host &&
+            lies_in(package, w->topo->of_type[SHUNT_TOPO_NUMA][i]))
             return 1;
     return 0;
 }
 
-/* The NUMA nodes of a package (or host), each with its CPUs in a group; nodes over one set of CPUs share it. */
+/* The NUMA nodes of a package (or host), each with its CPUs in a group; nodes over one set of CPUs share it.
+ */
 static void write_nodes(struct writer *w, const struct shunt__object *parent, unsigned depth)
 {
     for (const struct shunt__object *numa = parent->child; numa; numa = numa->next) {
@@ -398,8 +413,9 @@ static void write_links(struct writer *w)
         }
     if (!topo->n_wires || n < 2)
         return;
-    shunt__text_add(w->t, "  <distances2hetero nbobjs=\"%u\" kind=\"25\" name=\"%s\">\n    <indexes length=\"0\">", n,
-                    topo->wires[0].wire == SHUNT__WIRE_XGMI ? "XGMIBandwidth" : "NVLinkBandwidth");
+    shunt__text_add(w->t,
+                    "  <distances2hetero nbobjs=\"%u\" kind=\"25\" name=\"%s\">\n    <indexes length=\"0\">",
+                    n, topo->wires[0].wire == SHUNT__WIRE_XGMI ? "XGMIBandwidth" : "NVLinkBandwidth");
     size_t at = w->t->n;
     for (unsigned i = 0; i < n; i++)
         shunt__text_add(w->t, "PCIDev:%lu ", w->gpu_gp[list[i]->order]);
@@ -439,7 +455,8 @@ shunt_status_t shunt__export_hwloc(const shunt_topo_t *topo, struct shunt__text 
         const struct shunt__object *numa = topo->of_type[SHUNT_TOPO_NUMA][i];
         if (numa->os_index >= SHUNT__MAX_CPUS) {
             shunt__arena_free(&w.arena);
-            return shunt__fail(SHUNT_ERR_LIMIT, "a NUMA node's number %u is too large for hwloc's form", numa->os_index);
+            return shunt__fail(SHUNT_ERR_LIMIT, "a NUMA node's number %u is too large for hwloc's form",
+                               numa->os_index);
         }
         shunt__cpus_add(&w.arena, &w.nodes, numa->os_index);
         for (unsigned k = 0; k < numa->cpus.n_words * 64; k++)
@@ -456,7 +473,8 @@ shunt_status_t shunt__export_hwloc(const shunt_topo_t *topo, struct shunt__text 
         shunt__arena_free(&w.arena);
         return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory for the text of a topology");
     }
-    shunt__text_add(t, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology version=\"2.0\">\n");
+    shunt__text_add(t, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM "
+                       "\"hwloc2.dtd\">\n<topology version=\"2.0\">\n");
     shunt__text_add(t, "  <object type=\"Machine\" os_index=\"0\" gp_index=\"%u\"", ++w.gp);
     sets(&w, &w.all, &w.nodes);
     struct shunt__cpus allowed = {0};
@@ -471,14 +489,18 @@ shunt_status_t shunt__export_hwloc(const shunt_topo_t *topo, struct shunt__text 
     info(&w, 2, "HostName", topo->host_name);
     info(&w, 2, "Architecture", topo->cpu_arch);
     cpu_infos(&w, 2);
-    for (const struct shunt__object *c = topo->host->child; c; c = c->next) { /* memory without CPUs, or without a place */
+    for (const struct shunt__object *c = topo->host->child; c;
+         c = c->next) { /* memory without CPUs, or without a place */
         if (c->pub.type != SHUNT_TOPO_NUMA || shunt__cpus_count(&c->cpus))
             continue;
         write_numa(&w, c, made_up ? &w.all : &c->cpus, 2);
     }
     if (!topo->n_of_type[SHUNT_TOPO_NUMA])
-        shunt__text_add(t, "    <object type=\"NUMANode\" os_index=\"0\" cpuset=\"0x1\" complete_cpuset=\"0x1\" nodeset=\"0x1\""
-                           " complete_nodeset=\"0x1\" gp_index=\"%u\"/>\n", ++w.gp);
+        shunt__text_add(t,
+                        "    <object type=\"NUMANode\" os_index=\"0\" cpuset=\"0x1\" complete_cpuset=\"0x1\" "
+                        "nodeset=\"0x1\""
+                        " complete_nodeset=\"0x1\" gp_index=\"%u\"/>\n",
+                        ++w.gp);
     if (made_up) {
         struct shunt__cpus one = {0};
         shunt__cpus_add(&w.arena, &one, 0);

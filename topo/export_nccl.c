@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * NCCL's topology form. Its parser reads no prolog, no tabs and no entities, takes 255 elements, 16 attributes each
- * and values of 254 bytes, and knows <gpu> and <nic> only inside <pci> (a <nic> also in <cpu>). Ports of switches
- * are left out as NCCL does: one <pci> is one switch.
+ * NCCL's topology form. Its parser reads no prolog, no tabs and no entities, takes 255 elements, 16
+ * attributes each and values of 254 bytes, and knows <gpu> and <nic> only inside <pci> (a <nic> also in
+ * <cpu>). Ports of switches are left out as NCCL does: one <pci> is one switch.
  */
 #include <stdio.h>
 #include <string.h>
@@ -52,8 +52,10 @@ static void pci_attributes(struct writer *w, const struct shunt__object *o, uint
     if (p.class_id)
         shunt__text_add(w->t, " class=\"0x%06x\"", p.class_id);
     if (p.vendor)
-        shunt__text_add(w->t, " vendor=\"0x%04x\" device=\"0x%04x\" subsystem_vendor=\"0x%04x\" subsystem_device=\"0x%04x\"",
-                        p.vendor, p.product, p.sub_vendor, p.sub_product);
+        shunt__text_add(
+            w->t,
+            " vendor=\"0x%04x\" device=\"0x%04x\" subsystem_vendor=\"0x%04x\" subsystem_device=\"0x%04x\"",
+            p.vendor, p.product, p.sub_vendor, p.sub_product);
     if (p.speed % 1000)
         shunt__text_add(w->t, " link_speed=\"%u.%u GT/s\"", p.speed / 1000, p.speed % 1000 / 100);
     else if (p.speed)
@@ -83,12 +85,14 @@ static void write_gpu(struct writer *w, const struct shunt__object *o, unsigned 
         const struct shunt__wires *l = &w->topo->wires[o->first_wires + i];
         indent(w, depth + 1);
         if (l->wire == SHUNT__WIRE_C2C) {
-            shunt__text_add(w->t, "<c2c bw=\"%.0f\" count=\"%u\"/>\n", shunt__wires_bandwidth(l) / l->count / 1e6, l->count);
+            shunt__text_add(w->t, "<c2c bw=\"%.0f\" count=\"%u\"/>\n",
+                            shunt__wires_bandwidth(l) / l->count / 1e6, l->count);
             continue;
         }
         shunt__text_add(w->t, "<%s target=\"", l->wire == SHUNT__WIRE_XGMI ? "xgmi" : "nvlink");
         if (l->to->pub.pci)
-            shunt__text_add(w->t, "%04x:%02x:%02x.%x", l->to->pci.domain, l->to->pci.bus, l->to->pci.device, l->to->pci.function);
+            shunt__text_add(w->t, "%04x:%02x:%02x.%x", l->to->pci.domain, l->to->pci.bus, l->to->pci.device,
+                            l->to->pci.function);
         else
             shunt__text_add(w->t, "fffffff:ffff:ff"); /* what NCCL writes for a link into the CPU */
         shunt__text_add(w->t, "\" count=\"%u\" tclass=\"0x%06x\"/>\n", l->count, l->class_id);
@@ -114,7 +118,8 @@ static void write_net(struct writer *w, const struct shunt__object *o, unsigned 
     indent(w, depth);
     shunt__text_add(w->t, "<net");
     value(w, "name", n->rdma ? n->rdma : n->name);
-    shunt__text_add(w->t, " dev=\"%d\" speed=\"%llu\" port=\"%u\"", o->net.dev >= 0 ? o->net.dev : (int)o->pub.index,
+    shunt__text_add(w->t, " dev=\"%d\" speed=\"%llu\" port=\"%u\"",
+                    o->net.dev >= 0 ? o->net.dev : (int)o->pub.index,
                     n->rate_known ? (unsigned long long)(n->rate / 1000000) : 0ull, n->rdma_port);
     if (n->latency > 0)
         shunt__text_add(w->t, " latency=\"%f\"", n->latency * 1e6);
@@ -125,13 +130,15 @@ static void write_net(struct writer *w, const struct shunt__object *o, unsigned 
     shunt__text_add(w->t, "/>\n");
 }
 
-/* All ports of one device; `o` is the first of them. A NIC that the source gave as a bare address stays one. */
+/* All ports of one device; `o` is the first of them. A NIC that the source gave as a bare address stays one.
+ */
 static void write_nic(struct writer *w, const struct shunt__object *o, unsigned depth)
 {
-    int bare = o->pub.pci && strcmp(w->topo->source, "NCCL") == 0 && !o->u.nic->rate_known && strcmp(o->u.nic->name, o->pub.name) == 0 &&
-               o->net.dev < 0 && strchr(o->pub.name, ':');
+    int bare = o->pub.pci && strcmp(w->topo->source, "NCCL") == 0 && !o->u.nic->rate_known &&
+               strcmp(o->u.nic->name, o->pub.name) == 0 && o->net.dev < 0 && strchr(o->pub.name, ':');
 
-    int in_pci = o->pub.pci || o->parent->pub.type == SHUNT_TOPO_SWITCH || o->parent->pub.type == SHUNT_TOPO_BRIDGE;
+    int in_pci = o->pub.pci || o->parent->pub.type == SHUNT_TOPO_SWITCH ||
+                 o->parent->pub.type == SHUNT_TOPO_BRIDGE;
     if (in_pci) {
         indent(w, depth);
         shunt__text_add(w->t, "<pci");
@@ -166,7 +173,8 @@ static void write_children(struct writer *w, const struct shunt__object *parent,
 static int holds_something(const struct writer *w, const struct shunt__object *o)
 {
     for (const struct shunt__object *c = o->child; c; c = c->next)
-        if ((c->pub.type == SHUNT_TOPO_GPU && !c->u.gpu->is_display) || (c->pub.type == SHUNT_TOPO_NIC && wanted(w, c)) ||
+        if ((c->pub.type == SHUNT_TOPO_GPU && !c->u.gpu->is_display) ||
+            (c->pub.type == SHUNT_TOPO_NIC && wanted(w, c)) ||
             (c->pub.type == SHUNT_TOPO_DEVICE && c->pub.pci) || holds_something(w, c))
             return 1;
     return 0;
@@ -239,7 +247,8 @@ static void write_children(struct writer *w, const struct shunt__object *parent,
 }
 
 /* What hangs above the NUMA nodes goes to the one that it is near to, else to the first. */
-static void write_homeless(struct writer *w, const struct shunt__object *parent, const struct shunt__object *numa)
+static void write_homeless(struct writer *w, const struct shunt__object *parent,
+                           const struct shunt__object *numa)
 {
     for (const struct shunt__object *c = parent->child; c; c = c->next) {
         if (c->pub.type == SHUNT_TOPO_PACKAGE)
@@ -248,7 +257,8 @@ static void write_homeless(struct writer *w, const struct shunt__object *parent,
             const struct shunt__object *to = w->home;
             for (unsigned i = 0; i < w->topo->n_of_type[SHUNT_TOPO_NUMA]; i++) {
                 const struct shunt__object *o = w->topo->of_type[SHUNT_TOPO_NUMA][i];
-                if (o->pub.numa == c->pub.numa || (c->pub.numa < 0 && o->parent == parent && parent->pub.type == SHUNT_TOPO_PACKAGE)) {
+                if (o->pub.numa == c->pub.numa ||
+                    (c->pub.numa < 0 && o->parent == parent && parent->pub.type == SHUNT_TOPO_PACKAGE)) {
                     to = o;
                     break;
                 }
@@ -295,7 +305,8 @@ shunt_status_t shunt__export_nccl(const shunt_topo_t *topo, struct shunt__text *
         words = k > words ? k : words;
     }
     if (words * 9 > MAX_VALUE)
-        return shunt__fail(SHUNT_ERR_LIMIT, "NCCL's form holds CPU numbers up to %d, this host has more", MAX_VALUE / 9 * 32 - 1);
+        return shunt__fail(SHUNT_ERR_LIMIT, "NCCL's form holds CPU numbers up to %d, this host has more",
+                           MAX_VALUE / 9 * 32 - 1);
     w.home = n ? topo->of_type[SHUNT_TOPO_NUMA][0] : NULL;
     shunt__text_add(t, "<system version=\"%d\">\n", w.rccl ? 2 : 1);
     w.elements = 1;
@@ -305,7 +316,8 @@ shunt_status_t shunt__export_nccl(const shunt_topo_t *topo, struct shunt__text *
         write_cpu(&w, NULL, 0);
     shunt__text_add(t, "</system>\n");
     if (w.elements > MAX_ELEMENTS)
-        return shunt__fail(SHUNT_ERR_LIMIT, "NCCL's parser takes %d elements and this topology needs %u: use hwloc's form", MAX_ELEMENTS,
-                           w.elements);
+        return shunt__fail(SHUNT_ERR_LIMIT,
+                           "NCCL's parser takes %d elements and this topology needs %u: use hwloc's form",
+                           MAX_ELEMENTS, w.elements);
     return SHUNT_OK;
 }

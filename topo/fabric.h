@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A fabric's insides. Hosts that are alike share one `kind`: its topology, rails, and who is near to which rail. */
+/* A fabric's insides. Hosts that are alike share one `kind`: its topology, rails, and who is near to which
+ * rail. */
 #ifndef SHUNT_TOPO_FABRIC_H
 #define SHUNT_TOPO_FABRIC_H
 
@@ -49,7 +50,12 @@ struct shunt_fabric {
 unsigned shunt__fabric_switches(const shunt_fabric_t *f, int a, int b);
 /* The number of the switch of that name, -1 if there is none. */
 int shunt__fabric_find_switch(const shunt_fabric_t *f, const char *name, size_t len);
-/* The position of a host in an order in which hosts of one switch stand together; fills order[] with host numbers. */
+/* A new switch without one above; -1 without memory. */
+int shunt__fabric_add_switch(shunt_fabric_t *f, const char *name, size_t len);
+void shunt__fabric_free_switches(shunt_fabric_t *f);
+shunt_status_t shunt__fabric_no_memory(void);
+/* The position of a host in an order in which hosts of one switch stand together; fills order[] with host
+ * numbers. */
 shunt_status_t shunt__fabric_host_order(const shunt_fabric_t *f, unsigned *order);
 int shunt__fabric_place_ok(const shunt_fabric_t *f, shunt_place_t place);
 

@@ -27,7 +27,8 @@ shunt_status_t shunt_fabric_places(const shunt_fabric_t *f, unsigned n, shunt_pl
     /* More ranks than slots: each host takes its share, neighbours in number share a slot. */
     uint64_t before = 0;
     for (unsigned h = 0; h < f->n_hosts; h++) {
-        unsigned here = f->host[h].kind->n_slots, until = (unsigned)((before + here) * n / slots), share = until - rank, first = rank;
+        unsigned here = f->host[h].kind->n_slots, until = (unsigned)((before + here) * n / slots),
+                 share = until - rank, first = rank;
         for (; rank < until; rank++)
             places[rank] = (shunt_place_t){h, (unsigned)((uint64_t)(rank - first) * here / share)};
         before += here;
@@ -50,7 +51,8 @@ static double smaller(double a, double b)
     return a < b ? a : b;
 }
 
-/* Between hosts: the nearest rail of the one end, and of the other the rail with the fewest switches between. */
+/* Between hosts: the nearest rail of the one end, and of the other the rail with the fewest switches between.
+ */
 static void between(const shunt_fabric_t *f, shunt_place_t a, shunt_place_t b, shunt_fabric_link_t *link)
 {
     const struct shunt__host *x = &f->host[a.host], *y = &f->host[b.host];
@@ -84,7 +86,8 @@ static void between(const shunt_fabric_t *f, shunt_place_t a, shunt_place_t b, s
     link->distance = 7 + fewest;
 }
 
-shunt_status_t shunt_fabric_link(const shunt_fabric_t *f, shunt_place_t a, shunt_place_t b, shunt_fabric_link_t *link)
+shunt_status_t shunt_fabric_link(const shunt_fabric_t *f, shunt_place_t a, shunt_place_t b,
+                                 shunt_fabric_link_t *link)
 {
     shunt_topo_path_t p;
 
@@ -118,14 +121,15 @@ static int by_nearness(const void *a, const void *b)
     return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-shunt_status_t shunt_fabric_neighbours(const shunt_fabric_t *f, const shunt_place_t *places, unsigned n, unsigned rank, unsigned *others,
-                                       unsigned room)
+shunt_status_t shunt_fabric_neighbours(const shunt_fabric_t *f, const shunt_place_t *places, unsigned n,
+                                       unsigned rank, unsigned *others, unsigned room)
 {
     struct near *list;
     unsigned m = 0;
 
     if (!f || !places || (!others && room) || rank >= n)
-        return shunt__fail(SHUNT_ERR_INVALID, "shunt_fabric_neighbours: an argument is NULL or the rank is not below %u", n);
+        return shunt__fail(SHUNT_ERR_INVALID,
+                           "shunt_fabric_neighbours: an argument is NULL or the rank is not below %u", n);
     list = malloc(n * sizeof(*list));
     if (!list)
         return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory for a list of neighbours");
@@ -177,7 +181,8 @@ shunt_status_t shunt__fabric_host_order(const shunt_fabric_t *f, unsigned *order
         seat[h].host = h;
         for (int i = 0; i < 16; i++)
             seat[h].path[i] = -1;
-        for (int s = f->host[h].kind->n_rails ? f->host[h].port[0] : -1; s >= 0 && n < 16; s = f->net[s].above)
+        for (int s = f->host[h].kind->n_rails ? f->host[h].port[0] : -1; s >= 0 && n < 16;
+             s = f->net[s].above)
             up[n++] = s;
         for (int i = 0; i < n; i++)
             seat[h].path[i] = up[n - 1 - i];
@@ -207,7 +212,8 @@ unsigned shunt_fabric_ring_count(const shunt_fabric_t *f, const shunt_place_t *p
 }
 
 struct member {
-    unsigned host_rank, chain_rank, rank; /* positions in the order of hosts and in the host's chain of slots */
+    unsigned host_rank, chain_rank,
+        rank; /* positions in the order of hosts and in the host's chain of slots */
 };
 
 static int by_position(const void *a, const void *b)
@@ -221,8 +227,10 @@ static int by_position(const void *a, const void *b)
     return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-/* Of the ranks of one host, the first that is nearest to the rail; the ring's number spreads them if there is none. */
-static unsigned entry(const shunt_fabric_t *f, const shunt_place_t *places, const struct member *m, unsigned n, unsigned ring)
+/* Of the ranks of one host, the first that is nearest to the rail; the ring's number spreads them if there is
+ * none. */
+static unsigned entry(const shunt_fabric_t *f, const shunt_place_t *places, const struct member *m,
+                      unsigned n, unsigned ring)
 {
     for (unsigned i = 0; i < n; i++)
         if (f->host[places[m[i].rank].host].kind->slot[places[m[i].rank].slot].rail == (int)ring)
@@ -230,12 +238,14 @@ static unsigned entry(const shunt_fabric_t *f, const shunt_place_t *places, cons
     return ring % n;
 }
 
-static void ring_edges(const shunt_fabric_t *f, const shunt_place_t *places, unsigned n, int cross_nic, const unsigned *order, int *enter, int *leave)
+static void ring_edges(const shunt_fabric_t *f, const shunt_place_t *places, unsigned n, int cross_nic,
+                       const unsigned *order, int *enter, int *leave)
 {
     int came_in = -1;
 
     for (unsigned i = 0; i < n; i++) {
-        shunt_place_t here = places[order[i]], before = places[order[(i + n - 1) % n]], after = places[order[(i + 1) % n]];
+        shunt_place_t here = places[order[i]], before = places[order[(i + n - 1) % n]],
+                      after = places[order[(i + 1) % n]];
         const struct shunt__kind *k = f->host[here.host].kind;
         int nearest = k->slot[here.slot].rail;
         int in = n > 1 && before.host != here.host ? nearest : -1;
@@ -248,8 +258,8 @@ static void ring_edges(const shunt_fabric_t *f, const shunt_place_t *places, uns
     }
 }
 
-shunt_status_t shunt_fabric_rings(const shunt_fabric_t *f, const shunt_place_t *places, unsigned n, unsigned rings, int cross_nic,
-                                  unsigned *order, int *enter, int *leave)
+shunt_status_t shunt_fabric_rings(const shunt_fabric_t *f, const shunt_place_t *places, unsigned n,
+                                  unsigned rings, int cross_nic, unsigned *order, int *enter, int *leave)
 {
     unsigned *hosts, *host_rank;
     struct member *m;
@@ -263,7 +273,8 @@ shunt_status_t shunt_fabric_rings(const shunt_fabric_t *f, const shunt_place_t *
     hosts = malloc((f->n_hosts + 1) * sizeof(*hosts));
     host_rank = malloc((f->n_hosts + 1) * sizeof(*host_rank));
     m = malloc(n * sizeof(*m));
-    st = hosts && host_rank && m ? shunt__fabric_host_order(f, hosts) : shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory for rings");
+    st = hosts && host_rank && m ? shunt__fabric_host_order(f, hosts)
+                                 : shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory for rings");
     if (st == SHUNT_OK) {
         for (unsigned i = 0; i < f->n_hosts; i++)
             host_rank[hosts[i]] = i;
@@ -285,7 +296,8 @@ shunt_status_t shunt_fabric_rings(const shunt_fabric_t *f, const shunt_place_t *
                 for (unsigned k = 0; k < len; k++)
                     out[i + k] = m[i + (first + k) % len].rank;
             }
-            ring_edges(f, places, n, cross_nic, out, enter ? enter + (size_t)r * n : NULL, leave ? leave + (size_t)r * n : NULL);
+            ring_edges(f, places, n, cross_nic, out, enter ? enter + (size_t)r * n : NULL,
+                       leave ? leave + (size_t)r * n : NULL);
         }
     }
     free(hosts);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Placing pipeline stages. A stage sends activations to the next one of its pipeline and gets gradients back; the
- * replicas of a stage all-reduce their gradients round a ring (2 (d-1)/d of them over each of its d edges). Orders are
- * compared by the time that the busiest NIC, link or socket interconnect needs for its bytes; of equals (within 2 %) by
- * the bytes on the slowest class of link, then by the next class and so on.
+ * Placing pipeline stages. A stage sends activations to the next one of its pipeline and gets gradients back;
+ * the replicas of a stage all-reduce their gradients round a ring (2 (d-1)/d of them over each of its d
+ * edges). Orders are compared by the time that the busiest NIC, link or socket interconnect needs for its
+ * bytes; of equals (within 2 %) by the bytes on the slowest class of link, then by the next class and so on.
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,8 @@
 #define CLASSES 16
 #define MOST_EXCHANGED 64
 
-static const char *const class_names[CLASSES] = {"LOC", "NVL", "PIX", "PXB", "PHB", "NODE", "SYS", "leaf", "across"};
+static const char *const class_names[CLASSES] = {"LOC",  "NVL", "PIX",  "PXB",   "PHB",
+                                                 "NODE", "SYS", "leaf", "across"};
 
 const char *shunt_placement_class_name(unsigned index)
 {
@@ -49,13 +50,16 @@ static void add(struct search *x, unsigned a, unsigned b, double bytes, struct c
 
     if (bytes <= 0 || shunt_fabric_link(x->f, x->places[a], x->places[b], &link) != SHUNT_OK)
         return;
-    unsigned class = link.path_class < SHUNT_TOPO_NET ? (unsigned)link.path_class : link.switches <= 1 ? 7 : 8;
+    unsigned class = link.path_class < SHUNT_TOPO_NET ? (unsigned)link.path_class
+                     : link.switches <= 1             ? 7
+                                                      : 8;
     c->bytes[class] += bytes;
     if (link.path_class == SHUNT_TOPO_NET && link.rail_from >= 0) {
         x->nic_out[x->first_rail[x->places[a].host] + (unsigned)link.rail_from] += bytes;
         x->nic_in[x->first_rail[x->places[b].host] + (unsigned)link.rail_to] += bytes;
     } else if (link.path_class == SHUNT_TOPO_SYS && link.bandwidth > 0) {
-        x->between[x->places[a].host] += bytes / link.bandwidth; /* all of a host's share it; both ways at once */
+        x->between[x->places[a].host] += bytes /
+                                         link.bandwidth; /* all of a host's share it; both ways at once */
         if (x->between[x->places[a].host] / 2 > c->seconds)
             c->seconds = x->between[x->places[a].host] / 2;
     } else if (link.path_class != SHUNT_TOPO_LOC && link.bandwidth > 0 && bytes / link.bandwidth > c->seconds)
@@ -117,9 +121,9 @@ static void keep_if_cheaper(struct search *x, const char *reason, char *text, si
 }
 
 /*
- * Ranks in order of nearness are cut into tiles of a x b (stages x replicas) that fill one after the other; within a
- * tile either pipelines or replicas lie together. a = stages, b = 1 keeps pipelines together, a = 1, b = replicas
- * keeps replicas together, what lies between suits hosts that hold several of both.
+ * Ranks in order of nearness are cut into tiles of a x b (stages x replicas) that fill one after the other;
+ * within a tile either pipelines or replicas lie together. a = stages, b = 1 keeps pipelines together, a = 1,
+ * b = replicas keeps replicas together, what lies between suits hosts that hold several of both.
  */
 static void try_tiles(struct search *x, unsigned a, unsigned b, int stages_inside, char *text, size_t size)
 {
@@ -132,11 +136,14 @@ static void try_tiles(struct search *x, unsigned a, unsigned b, int stages_insid
             for (unsigned j = 0; j < (outer ? p / a : d / b); j++)
                 for (unsigned k = 0; k < a * b; k++) {
                     unsigned ts = outer ? j : i, tr = outer ? i : j;
-                    unsigned s = ts * a + (stages_inside ? k % a : k / b), r = tr * b + (stages_inside ? k / a : k % b);
+                    unsigned s = ts * a + (stages_inside ? k % a : k / b),
+                             r = tr * b + (stages_inside ? k / a : k % b);
                     x->at[s * d + r] = x->sorted[next++];
                 }
         snprintf(reason, sizeof(reason), "%s: tiles of %u stage%s x %u replica%s side by side",
-                 a == p && b == 1 ? "each pipeline stays together" : a == 1 && b == d ? "the replicas of each stage stay together" : "mixed",
+                 a == p && b == 1   ? "each pipeline stays together"
+                 : a == 1 && b == d ? "the replicas of each stage stay together"
+                                    : "mixed",
                  a, a == 1 ? "" : "s", b, b == 1 ? "" : "s");
         keep_if_cheaper(x, reason, text, size);
     }
@@ -193,8 +200,9 @@ static shunt_status_t prepare(struct search *x)
     return st;
 }
 
-shunt_status_t shunt_fabric_place_stages(const shunt_fabric_t *f, const shunt_place_t *places, const shunt_stages_t *stages,
-                                         unsigned *stage, unsigned *replica, shunt_placement_report_t *report)
+shunt_status_t shunt_fabric_place_stages(const shunt_fabric_t *f, const shunt_place_t *places,
+                                         const shunt_stages_t *stages, unsigned *stage, unsigned *replica,
+                                         shunt_placement_report_t *report)
 {
     shunt_stages_t s = {0};
     struct search x = {.f = f, .places = places, .s = &s};
@@ -204,11 +212,14 @@ shunt_status_t shunt_fabric_place_stages(const shunt_fabric_t *f, const shunt_pl
     if (!f || !places || !stages || !stage || !replica)
         return shunt__fail(SHUNT_ERR_INVALID, "shunt_fabric_place_stages: an argument is NULL");
     if (stages->size < sizeof(size_t) || stages->size > 4096)
-        return shunt__fail(SHUNT_ERR_INVALID, "shunt_fabric_place_stages: stages->size is not sizeof(shunt_stages_t)");
+        return shunt__fail(SHUNT_ERR_INVALID,
+                           "shunt_fabric_place_stages: stages->size is not sizeof(shunt_stages_t)");
     memcpy(&s, stages, stages->size < sizeof(s) ? stages->size : sizeof(s));
     if (!s.stages || !s.replicas || s.stages > (1u << 20) || s.replicas > (1u << 20) / s.stages)
-        return shunt__fail(SHUNT_ERR_INVALID, "stages times replicas must be from 1 to %u, not %u x %u", 1u << 20, s.stages, s.replicas);
-    if (!isfinite(s.activation_bytes) || !isfinite(s.gradient_bytes) || s.activation_bytes < 0 || s.gradient_bytes < 0)
+        return shunt__fail(SHUNT_ERR_INVALID, "stages times replicas must be from 1 to %u, not %u x %u",
+                           1u << 20, s.stages, s.replicas);
+    if (!isfinite(s.activation_bytes) || !isfinite(s.gradient_bytes) || s.activation_bytes < 0 ||
+        s.gradient_bytes < 0)
         return shunt__fail(SHUNT_ERR_INVALID, "activation_bytes and gradient_bytes must be 0 or more");
     x.n = s.stages * s.replicas;
     for (unsigned i = 0; i < x.n; i++)
@@ -225,7 +236,8 @@ shunt_status_t shunt_fabric_place_stages(const shunt_fabric_t *f, const shunt_pl
         }
         for (unsigned a = 1; a <= s.stages; a++)
             for (unsigned b = 1; b <= s.replicas && s.stages % a == 0; b++)
-                if (s.replicas % b == 0 && (x.n <= 4096 || a == 1 || a == s.stages || b == 1 || b == s.replicas))
+                if (s.replicas % b == 0 &&
+                    (x.n <= 4096 || a == 1 || a == s.stages || b == 1 || b == s.replicas))
                     for (int inside = 0; inside < 2; inside++)
                         try_tiles(&x, a, b, inside, rep.reason, sizeof(rep.reason));
         if (x.n <= MOST_EXCHANGED)

@@ -27,7 +27,8 @@ static void print_text(const shunt_fabric_t *f, struct shunt__text *t)
         t->failed = 1;
         return;
     }
-    shunt__text_add(t, "Fabric: %u host%s, %u network switch%s%s\n", f->n_hosts, f->n_hosts == 1 ? "" : "s", f->n_net, f->n_net == 1 ? "" : "es",
+    shunt__text_add(t, "Fabric: %u host%s, %u network switch%s%s\n", f->n_hosts, f->n_hosts == 1 ? "" : "s",
+                    f->n_net, f->n_net == 1 ? "" : "es",
                     f->assumed && f->n_net ? " (assumed: nobody has told the cables)" : "");
     for (unsigned i = 0, same; i < f->n_hosts; i += same) {
         const struct shunt__kind *k = f->host[i].kind;
@@ -37,8 +38,10 @@ static void print_text(const shunt_fabric_t *f, struct shunt__text *t)
         shunt__text_add(t, "  %s", f->host[i].name);
         if (same > 1)
             shunt__text_add(t, " to %s (%u alike)", f->host[i + same - 1].name, same);
-        shunt__text_add(t, ": %u GPU%s, %u place%s for ranks, %u rail%s", shunt_topo_count(k->topo, SHUNT_TOPO_GPU),
-                        shunt_topo_count(k->topo, SHUNT_TOPO_GPU) == 1 ? "" : "s", k->n_slots, k->n_slots == 1 ? "" : "s", k->n_rails, k->n_rails == 1 ? "" : "s");
+        shunt__text_add(t, ": %u GPU%s, %u place%s for ranks, %u rail%s",
+                        shunt_topo_count(k->topo, SHUNT_TOPO_GPU),
+                        shunt_topo_count(k->topo, SHUNT_TOPO_GPU) == 1 ? "" : "s", k->n_slots,
+                        k->n_slots == 1 ? "" : "s", k->n_rails, k->n_rails == 1 ? "" : "s");
         if (k->n_rails)
             shunt__text_add(t, ", together %s", shunt__print_rate(rate, rails_rate(k)));
         else
@@ -109,7 +112,8 @@ static void print_dot(const shunt_fabric_t *f, struct shunt__text *t)
 {
     char rate[32];
 
-    shunt__text_add(t, "graph fabric {\n  rankdir=BT;\n  node [fontname=\"sans-serif\"];\n  edge [fontname=\"sans-serif\", fontsize=9];\n");
+    shunt__text_add(t, "graph fabric {\n  rankdir=BT;\n  node [fontname=\"sans-serif\"];\n  edge "
+                       "[fontname=\"sans-serif\", fontsize=9];\n");
     for (unsigned i = 0; i < f->n_net; i++) {
         shunt__text_add(t, "  s%u [shape=box, style=filled, fillcolor=\"#e6d8f5\", label=\"", i);
         quoted(t, f->net[i].name);
@@ -125,7 +129,8 @@ static void print_dot(const shunt_fabric_t *f, struct shunt__text *t)
             if (f->host[h].port[r] >= 0) {
                 shunt__text_add(t, "  h%u -- s%d [label=\"", h, f->host[h].port[r]);
                 quoted(t, f->host[h].kind->nic[r]->name);
-                shunt__text_add(t, " %s\"];\n", shunt__print_rate(rate, (double)f->host[h].kind->nic[r]->nic->rate));
+                shunt__text_add(t, " %s\"];\n",
+                                shunt__print_rate(rate, (double)f->host[h].kind->nic[r]->nic->rate));
             }
     }
     shunt__text_add(t, "}\n");
@@ -147,13 +152,41 @@ static void words(struct shunt__text *t, double x, double y, const char *class, 
 
 static const char svg_style[] =
     "<style>\n"
-    "text{font:11px 'DejaVu Sans',Verdana,Helvetica,Arial,sans-serif;fill:#3b4351}.title{font-size:18px;font-weight:bold;fill:#14171c}\n"
-    ".name{font-size:12.5px;font-weight:bold;fill:#14171c}.middle{text-anchor:middle}.page{fill:#fff}.host{fill:#e6edf7;stroke:#8fa5c6}\n"
-    ".slot{fill:#cdeac4;stroke:#4d8b3d}.nic{fill:#fde2b3;stroke:#b97f1c}.switch{fill:#e6d8f5;stroke:#8a52c4}.line{fill:none;stroke-width:1.2;stroke-opacity:.65}\n"
-    ".c0{stroke:#1f6fb2}.c1{stroke:#c0561f}.c2{stroke:#2f8f4e}.c3{stroke:#8a52c4}.c4{stroke:#b0357a}.c5{stroke:#7a6a12}.c6{stroke:#118a8a}.c7{stroke:#55606e}\n"
-    "@media (prefers-color-scheme:dark){text{fill:#b9c2cf}.title,.name{fill:#f2f4f7}.page{fill:#14171c}.host{fill:#202a3a;stroke:#50688f}\n"
-    ".slot{fill:#24452a;stroke:#66b356}.nic{fill:#4b3714;stroke:#d79d3c}.switch{fill:#36234d;stroke:#a878e0}.c0{stroke:#69b1ee}.c1{stroke:#f0935f}\n"
-    ".c2{stroke:#6fce8b}.c3{stroke:#b48ae8}.c4{stroke:#ec7fbb}.c5{stroke:#d1bf57}.c6{stroke:#5fd0d0}.c7{stroke:#a3adba}}\n"
+    "text{font:11px 'DejaVu Sans',Verdana,Helvetica,Arial,sans-serif;fill:#3b4351}\n"
+    ".title{font-size:18px;font-weight:bold;fill:#14171c}\n"
+    ".name{font-size:12.5px;font-weight:bold;fill:#14171c}\n"
+    ".middle{text-anchor:middle}\n"
+    ".page{fill:#fff}\n"
+    ".host{fill:#e6edf7;stroke:#8fa5c6}\n"
+    ".slot{fill:#cdeac4;stroke:#4d8b3d}\n"
+    ".nic{fill:#fde2b3;stroke:#b97f1c}\n"
+    ".switch{fill:#e6d8f5;stroke:#8a52c4}\n"
+    ".line{fill:none;stroke-width:1.2;stroke-opacity:.65}\n"
+    ".c0{stroke:#1f6fb2}\n"
+    ".c1{stroke:#c0561f}\n"
+    ".c2{stroke:#2f8f4e}\n"
+    ".c3{stroke:#8a52c4}\n"
+    ".c4{stroke:#b0357a}\n"
+    ".c5{stroke:#7a6a12}\n"
+    ".c6{stroke:#118a8a}\n"
+    ".c7{stroke:#55606e}\n"
+    "@media (prefers-color-scheme: dark) {\n"
+    "text{fill:#b9c2cf}\n"
+    ".title,.name{fill:#f2f4f7}\n"
+    ".page{fill:#14171c}\n"
+    ".host{fill:#202a3a;stroke:#50688f}\n"
+    ".slot{fill:#24452a;stroke:#66b356}\n"
+    ".nic{fill:#4b3714;stroke:#d79d3c}\n"
+    ".switch{fill:#36234d;stroke:#a878e0}\n"
+    ".c0{stroke:#69b1ee}\n"
+    ".c1{stroke:#f0935f}\n"
+    ".c2{stroke:#6fce8b}\n"
+    ".c3{stroke:#b48ae8}\n"
+    ".c4{stroke:#ec7fbb}\n"
+    ".c5{stroke:#d1bf57}\n"
+    ".c6{stroke:#5fd0d0}\n"
+    ".c7{stroke:#a3adba}\n"
+    "}\n"
     "</style>\n";
 
 struct spot {
@@ -173,19 +206,24 @@ static unsigned level_of(const shunt_fabric_t *f, unsigned s, unsigned depth)
     return level;
 }
 
-static void draw_host(const shunt_fabric_t *f, struct shunt__text *t, unsigned h, double x, double y, double w)
+static void draw_host(const shunt_fabric_t *f, struct shunt__text *t, unsigned h, double x, double y,
+                      double w)
 {
     const struct shunt__kind *k = f->host[h].kind;
     unsigned columns = k->n_slots < 8 ? k->n_slots : 8;
     double cell = (w - 16) / columns;
 
-    shunt__text_add(t, "<rect x=\"%.0f\" y=\"%.0f\" width=\"%.0f\" height=\"106\" rx=\"8\" class=\"host\"/>\n", x, y, w);
+    shunt__text_add(
+        t, "<rect x=\"%.0f\" y=\"%.0f\" width=\"%.0f\" height=\"106\" rx=\"8\" class=\"host\"/>\n", x, y, w);
     for (unsigned r = 0; r < k->n_rails && r < 16; r++)
-        shunt__text_add(t, "<rect x=\"%.1f\" y=\"%.0f\" width=\"%.1f\" height=\"14\" rx=\"2\" class=\"nic\"/>\n", x + 8 + (w - 16) / (k->n_rails < 16 ? k->n_rails : 16) * r + 1,
-                        y + 8, (w - 16) / (k->n_rails < 16 ? k->n_rails : 16) - 2);
+        shunt__text_add(t,
+                        "<rect x=\"%.1f\" y=\"%.0f\" width=\"%.1f\" height=\"14\" rx=\"2\" class=\"nic\"/>\n",
+                        x + 8 + (w - 16) / (k->n_rails < 16 ? k->n_rails : 16) * r + 1, y + 8,
+                        (w - 16) / (k->n_rails < 16 ? k->n_rails : 16) - 2);
     for (unsigned s = 0; s < k->n_slots && s < 16; s++)
-        shunt__text_add(t, "<rect x=\"%.1f\" y=\"%.0f\" width=\"%.1f\" height=\"16\" rx=\"2\" class=\"slot\"/>\n", x + 8 + cell * (s % columns) + 1, y + 28 + (s / columns) * 19,
-                        cell - 2);
+        shunt__text_add(
+            t, "<rect x=\"%.1f\" y=\"%.0f\" width=\"%.1f\" height=\"16\" rx=\"2\" class=\"slot\"/>\n",
+            x + 8 + cell * (s % columns) + 1, y + 28 + (s / columns) * 19, cell - 2);
     char line[64];
     const char *name = f->host[h].name;
     size_t len = strlen(name), most = (size_t)(w / 9);
@@ -194,13 +232,15 @@ static void draw_host(const shunt_fabric_t *f, struct shunt__text *t, unsigned h
     else
         snprintf(line, sizeof(line), "%s", name);
     words(t, x + 8, y + 84, "name", line, sizeof(line));
-    snprintf(line, sizeof(line), "%u place%s, %u rail%s", k->n_slots, k->n_slots == 1 ? "" : "s", k->n_rails, k->n_rails == 1 ? "" : "s");
+    snprintf(line, sizeof(line), "%u place%s, %u rail%s", k->n_slots, k->n_slots == 1 ? "" : "s", k->n_rails,
+             k->n_rails == 1 ? "" : "s");
     words(t, x + 8, y + 98, "", line, (size_t)(w / 6.2));
 }
 
 static void print_svg(const shunt_fabric_t *f, struct shunt__text *t)
 {
-    unsigned hosts = f->n_hosts < MOST_DRAWN ? f->n_hosts : MOST_DRAWN, columns = hosts < 8 ? hosts : 8, top = 0, *level, *nth, per_level[20] = {0};
+    unsigned hosts = f->n_hosts < MOST_DRAWN ? f->n_hosts : MOST_DRAWN, columns = hosts < 8 ? hosts : 8,
+             top = 0, *level, *nth, per_level[20] = {0};
     double w = 172, gap = 16, width, y, base;
     struct spot *spot = calloc(f->n_net + 1, sizeof(*spot));
     char line[160];
@@ -228,9 +268,13 @@ static void print_svg(const shunt_fabric_t *f, struct shunt__text *t)
         width = 520;
     base = 60 + top * 90.0;
     double height = base + (hosts > 8 ? 2 : 1) * 136 + 10;
-    shunt__text_add(t, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\">\n%s"
-                    "<rect width=\"100%%\" height=\"100%%\" class=\"page\"/>\n", width, height, width, height, svg_style);
-    snprintf(line, sizeof(line), "Fabric: %u hosts, %u network switches%s%s", f->n_hosts, f->n_net, f->assumed && f->n_net ? " (assumed)" : "",
+    shunt__text_add(t,
+                    "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" "
+                    "height=\"%.0f\">\n%s"
+                    "<rect width=\"100%%\" height=\"100%%\" class=\"page\"/>\n",
+                    width, height, width, height, svg_style);
+    snprintf(line, sizeof(line), "Fabric: %u hosts, %u network switches%s%s", f->n_hosts, f->n_net,
+             f->assumed && f->n_net ? " (assumed)" : "",
              hosts < f->n_hosts ? "; the first 16 hosts are drawn" : "");
     words(t, 14, 30, "title", line, 120);
     for (unsigned i = 0; i < f->n_net; i++) {
@@ -240,7 +284,8 @@ static void print_svg(const shunt_fabric_t *f, struct shunt__text *t)
     }
     for (unsigned i = 0; i < f->n_net; i++)
         if (f->net[i].above >= 0)
-            shunt__text_add(t, "<path d=\"M%.0f %.0fL%.0f %.0f\" class=\"line c7\"/>\n", spot[i].x, spot[i].y, spot[f->net[i].above].x, spot[f->net[i].above].y + 15);
+            shunt__text_add(t, "<path d=\"M%.0f %.0fL%.0f %.0f\" class=\"line c7\"/>\n", spot[i].x, spot[i].y,
+                            spot[f->net[i].above].x, spot[f->net[i].above].y + 15);
     for (unsigned h = 0; h < hosts; h++) {
         const struct shunt__kind *k = f->host[h].kind;
         double x = gap + (h % columns) * (w + gap);
@@ -250,13 +295,16 @@ static void print_svg(const shunt_fabric_t *f, struct shunt__text *t)
             if (f->host[h].port[r] >= 0) {
                 double from = x + 8 + (w - 16) / shown * (r + 0.5);
                 const struct spot *s = &spot[f->host[h].port[r]];
-                shunt__text_add(t, "<path d=\"M%.1f %.0fC%.1f %.0f %.0f %.0f %.0f %.0f\" class=\"line c%u\"/>\n", from, y + 8, from, y - 26, s->x, s->y + 52, s->x,
-                                s->y + 26, r % 8);
+                shunt__text_add(t,
+                                "<path d=\"M%.1f %.0fC%.1f %.0f %.0f %.0f %.0f %.0f\" class=\"line c%u\"/>\n",
+                                from, y + 8, from, y - 26, s->x, s->y + 52, s->x, s->y + 26, r % 8);
             }
     }
     for (unsigned i = 0; i < f->n_net; i++) {
         double step = (width - 20) / per_level[level[i]], box = step - 8 < 150 ? step - 8 : 150;
-        shunt__text_add(t, "<rect x=\"%.1f\" y=\"%.0f\" width=\"%.1f\" height=\"26\" rx=\"6\" class=\"switch\"/>\n", spot[i].x - box / 2, spot[i].y, box);
+        shunt__text_add(
+            t, "<rect x=\"%.1f\" y=\"%.0f\" width=\"%.1f\" height=\"26\" rx=\"6\" class=\"switch\"/>\n",
+            spot[i].x - box / 2, spot[i].y, box);
         if (box > 30)
             words(t, spot[i].x, spot[i].y + 17, "middle", f->net[i].name, (size_t)(box / 6.6));
     }
@@ -268,7 +316,8 @@ static void print_svg(const shunt_fabric_t *f, struct shunt__text *t)
     free(nth);
 }
 
-shunt_status_t shunt_fabric_export(const shunt_fabric_t *f, shunt_topo_format_t format, char **text, size_t *size)
+shunt_status_t shunt_fabric_export(const shunt_fabric_t *f, shunt_topo_format_t format, char **text,
+                                   size_t *size)
 {
     struct shunt__text t = {0};
 

@@ -61,8 +61,8 @@ static void describe_memory(const struct shunt__host_paths *paths, char *text, s
         snprintf(text, size, "no /dev/shm, process %d", (int)getpid());
 }
 
-shunt_status_t shunt__host_id_from(const char *given, const char *given_by, const struct shunt__host_paths *paths,
-                                   shunt_host_id_t *id)
+shunt_status_t shunt__host_id_from(const char *given, const char *given_by,
+                                   const struct shunt__host_paths *paths, shunt_host_id_t *id)
 {
     char kernel[192], memory[96], key[300];
     shunt_host_id_t out = {0};
@@ -72,7 +72,8 @@ shunt_status_t shunt__host_id_from(const char *given, const char *given_by, cons
     if (given && *given) {
         /* Hashed in full, shown as far as it fits. */
         snprintf(out.text, sizeof(out.text), "%s=%s", given_by, given);
-        crypto_generichash(out.bytes, sizeof(out.bytes), (const unsigned char *)given, strlen(given), NULL, 0);
+        crypto_generichash(out.bytes, sizeof(out.bytes), (const unsigned char *)given, strlen(given), NULL,
+                           0);
     } else {
         describe_kernel(paths, kernel, sizeof(kernel));
         describe_memory(paths, memory, sizeof(memory));
@@ -86,7 +87,8 @@ shunt_status_t shunt__host_id_from(const char *given, const char *given_by, cons
 
 shunt_status_t shunt_host_id(shunt_host_id_t *id)
 {
-    static const struct shunt__host_paths paths = {"/proc/sys/kernel/random/boot_id", "/etc/machine-id", "/dev/shm"};
+    static const struct shunt__host_paths paths = {"/proc/sys/kernel/random/boot_id", "/etc/machine-id",
+                                                   "/dev/shm"};
     const char *own = getenv("SHUNT_HOSTID"), *nccl = getenv("NCCL_HOSTID");
 
     if (!id)

@@ -10,7 +10,7 @@ struct shunt__host_paths {
 };
 
 /* `given` is the value of the setting `given_by`, or NULL or "". */
-shunt_status_t shunt__host_id_from(const char *given, const char *given_by, const struct shunt__host_paths *paths,
-                                   shunt_host_id_t *id);
+shunt_status_t shunt__host_id_from(const char *given, const char *given_by,
+                                   const struct shunt__host_paths *paths, shunt_host_id_t *id);
 
 #endif

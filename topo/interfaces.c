@@ -84,7 +84,9 @@ static int on_link(const struct nlmsghdr *msg, struct shunt__interfaces *out)
         case IFLA_LINK_NETNSID: i->lower_elsewhere = 1; break;
         case IFLA_CARRIER: i->carrier = RTA_PAYLOAD(a) ? *(const uint8_t *)RTA_DATA(a) : -1; break;
         case IFLA_LINKINFO: read_linkinfo(a, i); break;
-        case IFLA_PARENT_DEV_NAME: copy_text(i->device, sizeof(i->device), RTA_DATA(a), RTA_PAYLOAD(a)); break;
+        case IFLA_PARENT_DEV_NAME:
+            copy_text(i->device, sizeof(i->device), RTA_DATA(a), RTA_PAYLOAD(a));
+            break;
         case IFLA_PARENT_DEV_BUS_NAME: copy_text(i->bus, sizeof(i->bus), RTA_DATA(a), RTA_PAYLOAD(a)); break;
         default: break;
         }
@@ -101,7 +103,8 @@ static int on_address(const struct nlmsghdr *msg, struct shunt__interfaces *out)
     size_t size = info->ifa_family == AF_INET ? 4 : 16;
     struct shunt__interface *i = out->interface, *end = i + out->n;
 
-    if (msg->nlmsg_type != RTM_NEWADDR || len < 0 || (info->ifa_family != AF_INET && info->ifa_family != AF_INET6))
+    if (msg->nlmsg_type != RTM_NEWADDR || len < 0 ||
+        (info->ifa_family != AF_INET && info->ifa_family != AF_INET6))
         return 0;
     while (i < end && i->ifindex != info->ifa_index)
         i++;
@@ -171,7 +174,10 @@ static int dump(int fd, uint16_t type, handler_t *handle, struct shunt__interfac
     struct {
         struct nlmsghdr head;
         struct tcmsg body; /* the longest; all begin with the family */
-    } ask = {{.nlmsg_len = sizeof(ask), .nlmsg_type = type, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP, .nlmsg_seq = type},
+    } ask = {{.nlmsg_len = sizeof(ask),
+              .nlmsg_type = type,
+              .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP,
+              .nlmsg_seq = type},
              {.tcm_family = AF_UNSPEC}};
     static const size_t room = 65536;
     char *buf;
@@ -270,7 +276,8 @@ shunt_status_t shunt__interfaces_read(const char *sysfs, struct shunt__interface
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
 
     if (fd < 0)
-        return shunt__fail_errno(SHUNT_ERR_SYSTEM, errno, "can't open a netlink socket to list network interfaces");
+        return shunt__fail_errno(SHUNT_ERR_SYSTEM, errno,
+                                 "can't open a netlink socket to list network interfaces");
     if (dump(fd, RTM_GETLINK, on_link, &in) || dump(fd, RTM_GETADDR, on_address, &in)) {
         int err = errno;
         close(fd);
@@ -278,7 +285,8 @@ shunt_status_t shunt__interfaces_read(const char *sysfs, struct shunt__interface
         return shunt__fail_errno(SHUNT_ERR_SYSTEM, err, "the kernel did not list its network interfaces");
     }
     if (dump(fd, RTM_GETQDISC, on_qdisc, &in))
-        shunt__log(SHUNT__LOG_TRACE, "the kernel did not list its queueing disciplines"); /* rates are then the drivers' */
+        shunt__log(SHUNT__LOG_TRACE,
+                   "the kernel did not list its queueing disciplines"); /* rates are then the drivers' */
     close(fd);
     fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)

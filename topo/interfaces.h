@@ -58,14 +58,15 @@ void shunt__interfaces_free(struct shunt__interfaces *in);
 
 /*
  * Puts these facts into the NICs that an unfinished topology has already (by interface, RDMA device or PCI
- * address), and adds those that it hasn't. NICs of the topology that the facts don't know get the reason `absent`.
+ * address), and adds those that it hasn't. NICs of the topology that the facts don't know get the reason
+ * `absent`.
  */
 void shunt__nics_add(shunt_topo_t *topo, const struct shunt__interfaces *in, const char *absent);
 
 /*
- * Judges a NIC that is known by name, state, kind and addresses: sets layer (if unknown), is_virtual, tier and
- * reason. For NICs from files, whose kind is guessed from the name. `over_physical`: a bond, VLAN or bridge that
- * has hardware below it. `member_of`: name of the bond or bridge it is a member of, or NULL.
+ * Judges a NIC that is known by name, state, kind and addresses: sets layer (if unknown), is_virtual, tier
+ * and reason. For NICs from files, whose kind is guessed from the name. `over_physical`: a bond, VLAN or
+ * bridge that has hardware below it. `member_of`: name of the bond or bridge it is a member of, or NULL.
  */
 void shunt__nic_judge(shunt_topo_t *topo, shunt_topo_nic_t *nic, int over_physical, const char *member_of);
 

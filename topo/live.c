@@ -22,8 +22,10 @@ static shunt_status_t hwloc_xml(const char *synthetic, char **text, size_t *size
 
     if (hwloc_topology_init(&h))
         return shunt__fail(SHUNT_ERR_NO_MEMORY, "hwloc can't start");
-    /* Without this folder (a container's /sys may be empty) hwloc would complain on stderr; CPUID and sysconf still tell CPUs. */
-    if (!synthetic && access("/sys/devices/system/cpu/cpu0/topology", X_OK) && access("/sys/bus/cpu/devices/cpu0/topology", X_OK))
+    /* Without this folder (a container's /sys may be empty) hwloc would complain on stderr; CPUID and sysconf
+     * still tell CPUs. */
+    if (!synthetic && access("/sys/devices/system/cpu/cpu0/topology", X_OK) &&
+        access("/sys/bus/cpu/devices/cpu0/topology", X_OK))
         hwloc_topology_set_components(h, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "linux");
     for (unsigned i = 0; i < 4; i++)
         hwloc_topology_set_components(h, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, not[i]);
@@ -34,8 +36,9 @@ static shunt_status_t hwloc_xml(const char *synthetic, char **text, size_t *size
     if (synthetic) {
         if (hwloc_topology_set_synthetic(h, synthetic)) {
             hwloc_topology_destroy(h);
-            return shunt__fail(SHUNT_ERR_FORMAT, "\"%.200s\" is no synthetic description; an example: pack:2 numa:2 core:12 pu:2",
-                               synthetic);
+            return shunt__fail(
+                SHUNT_ERR_FORMAT,
+                "\"%.200s\" is no synthetic description; an example: pack:2 numa:2 core:12 pu:2", synthetic);
         }
     } else
         hwloc_topology_set_io_types_filter(h, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
@@ -80,7 +83,8 @@ static shunt_status_t bare_host(shunt_topo_t **topo)
     return st;
 }
 
-static shunt_status_t add_live_nics(shunt_topo_t *t, const struct shunt__interfaces *in, const char *absent, shunt_topo_t **topo)
+static shunt_status_t add_live_nics(shunt_topo_t *t, const struct shunt__interfaces *in, const char *absent,
+                                    shunt_topo_t **topo)
 {
     char host[256] = "";
     shunt_status_t st;

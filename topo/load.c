@@ -14,7 +14,8 @@
 
 #define MAX_FILE (16u << 20)
 
-shunt_status_t shunt__load_memory(const char *name, const void *data, size_t size, int unfinished, shunt_topo_t **topo)
+shunt_status_t shunt__load_memory(const char *name, const void *data, size_t size, int unfinished,
+                                  shunt_topo_t **topo)
 {
     struct shunt__arena arena = {0};
     struct shunt__xml *root;
@@ -31,8 +32,9 @@ shunt_status_t shunt__load_memory(const char *name, const void *data, size_t siz
         else if (strcmp(root->name, "topology") == 0)
             st = shunt__read_hwloc(root, "hwloc", unfinished, topo);
         else
-            st = shunt__fail(SHUNT_ERR_FORMAT, "%s is no topology: <%.40s> is neither hwloc's <topology> nor NCCL's <system>", name,
-                             root->name);
+            st = shunt__fail(SHUNT_ERR_FORMAT,
+                             "%s is no topology: <%.40s> is neither hwloc's <topology> nor NCCL's <system>",
+                             name, root->name);
     }
     shunt__arena_free(&arena);
     if (st == SHUNT_OK) { /* a file's host is known by its content */
@@ -63,7 +65,8 @@ static shunt_status_t read_all(int fd, const char *path, char **data, size_t *si
         n += (size_t)got;
         if (n > MAX_FILE) {
             free(buf);
-            return shunt__fail(SHUNT_ERR_LIMIT, "%s is larger than %u MiB: no topology is", path, MAX_FILE >> 20);
+            return shunt__fail(SHUNT_ERR_LIMIT, "%s is larger than %u MiB: no topology is", path,
+                               MAX_FILE >> 20);
         }
         if (n == room) {
             char *bigger = realloc(buf, room *= 2);
@@ -84,7 +87,9 @@ shunt_status_t shunt__load_file(const char *path, int unfinished, shunt_topo_t *
     shunt_status_t st;
 
     if (fd < 0)
-        return shunt__fail_errno(errno == ENOENT ? SHUNT_ERR_NOT_FOUND : errno == EACCES ? SHUNT_ERR_PERMISSION : SHUNT_ERR_SYSTEM,
+        return shunt__fail_errno(errno == ENOENT   ? SHUNT_ERR_NOT_FOUND
+                                 : errno == EACCES ? SHUNT_ERR_PERMISSION
+                                                   : SHUNT_ERR_SYSTEM,
                                  errno, "can't open %s", path);
     st = read_all(fd, path, &data, &size);
     if (own)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The topology's tree: memory, adding objects, numbering, look-up. */
+/* The topology's tree: adding objects, numbering, look-up. */
 #include "topo/model.h"
 #include <ctype.h>
 #include <errno.h>
@@ -10,110 +10,8 @@
 #include <strings.h>
 #include "comm/base/log.h"
 
-#define BLOCK 16384
-
-struct shunt__block {
-    struct shunt__block *next;
-    size_t used, size;
-    _Alignas(16) unsigned char bytes[];
-};
-
-static _Alignas(16) unsigned char scrap[65536]; /* written to by nobody who matters once `failed` is set */
-
-void *shunt__arena_get(struct shunt__arena *arena, size_t size)
-{
-    struct shunt__block *b = arena->block;
-
-    size = (size + 15) & ~(size_t)15;
-    if (!b || b->size - b->used < size) {
-        size_t room = size > BLOCK ? size : BLOCK;
-        b = calloc(1, sizeof(*b) + room);
-        if (!b) {
-            arena->failed = 1;
-            return size <= sizeof(scrap) ? scrap : NULL;
-        }
-        b->size = room;
-        b->next = arena->block;
-        arena->block = b;
-    }
-    b->used += size;
-    return b->bytes + b->used - size;
-}
-
-const char *shunt__arena_text(struct shunt__arena *arena, const char *text, size_t len)
-{
-    size_t n = strnlen(text, len);
-    char *copy = shunt__arena_get(arena, n + 1);
-
-    if (!copy || arena->failed)
-        return "";
-    for (size_t i = 0; i < n; i++)
-        copy[i] = (unsigned char)text[i] < 32 || text[i] == 127 ? '?' : text[i];
-    copy[n] = 0;
-    return copy;
-}
-
-const char *shunt__arena_print(struct shunt__arena *arena, const char *fmt, ...)
-{
-    char text[512];
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    return shunt__arena_text(arena, text, sizeof(text));
-}
-
-void shunt__arena_free(struct shunt__arena *arena)
-{
-    while (arena->block) {
-        struct shunt__block *b = arena->block;
-        arena->block = b->next;
-        free(b);
-    }
-}
-
-int shunt__cpus_has(const struct shunt__cpus *set, unsigned cpu)
-{
-    return cpu / 64 < set->n_words && (set->words[cpu / 64] >> cpu % 64 & 1);
-}
-
-void shunt__cpus_add(struct shunt__arena *arena, struct shunt__cpus *set, unsigned cpu)
-{
-    if (cpu >= SHUNT__MAX_CPUS)
-        return;
-    if (cpu / 64 >= set->n_words) {
-        unsigned n = cpu / 64 + 1;
-        uint64_t *words = shunt__arena_get(arena, n * sizeof(*words));
-        if (arena->failed)
-            return;
-        if (set->n_words)
-            memcpy(words, set->words, set->n_words * sizeof(*words));
-        set->words = words;
-        set->n_words = n;
-    }
-    set->words[cpu / 64] |= 1ull << cpu % 64;
-}
-
-unsigned shunt__cpus_count(const struct shunt__cpus *set)
-{
-    unsigned n = 0;
-
-    for (unsigned i = 0; i < set->n_words; i++)
-        n += (unsigned)__builtin_popcountll(set->words[i]);
-    return n;
-}
-
-int shunt__cpus_equal(const struct shunt__cpus *a, const struct shunt__cpus *b)
-{
-    for (unsigned i = 0; i < a->n_words || i < b->n_words; i++)
-        if ((i < a->n_words ? a->words[i] : 0) != (i < b->n_words ? b->words[i] : 0))
-            return 0;
-    return 1;
-}
-
-static const char *const type_names[] = {"host", "Package", "NUMA", "bridge", "switch", "GPU", "NIC", "NVSwitch",
-                                         "device"};
+static const char *const type_names[] = {"host", "Package", "NUMA",     "bridge", "switch",
+                                         "GPU",  "NIC",     "NVSwitch", "device"};
 
 const char *shunt_topo_type_name(shunt_topo_type_t type)
 {
@@ -165,8 +63,8 @@ shunt_status_t shunt__topo_new(const char *source, shunt_topo_t **topo)
     return SHUNT_OK;
 }
 
-struct shunt__object *shunt__topo_add(shunt_topo_t *topo, struct shunt__object *parent, shunt_topo_type_t type,
-                                      const char *name)
+struct shunt__object *shunt__topo_add(shunt_topo_t *topo, struct shunt__object *parent,
+                                      shunt_topo_type_t type, const char *name)
 {
     struct shunt__object *o;
 
@@ -206,8 +104,8 @@ struct shunt__object *shunt__topo_add(shunt_topo_t *topo, struct shunt__object *
     return o;
 }
 
-struct shunt__wires *shunt__topo_add_wires(shunt_topo_t *topo, struct shunt__object *from, struct shunt__object *to,
-                                           shunt__wire_t wire, unsigned count)
+struct shunt__wires *shunt__topo_add_wires(shunt_topo_t *topo, struct shunt__object *from,
+                                           struct shunt__object *to, shunt__wire_t wire, unsigned count)
 {
     struct shunt__wires *w;
 
@@ -483,8 +381,8 @@ static int order_gpus(shunt_topo_t *t)
 }
 
 /*
- * Broadcom's large switches show as two levels of bridges and sustain full rate across all ports; AMD's GPUs have a
- * bridge of their own on the package. Neither is a hop.
+ * Broadcom's large switches show as two levels of bridges and sustain full rate across all ports; AMD's GPUs
+ * have a bridge of their own on the package. Neither is a hop.
  */
 static void find_chips(struct shunt__object *o)
 {
@@ -542,7 +440,8 @@ static shunt_status_t give_up(shunt_topo_t **topo)
 
     shunt_topo_destroy(*topo);
     *topo = NULL;
-    return many ? shunt__fail(SHUNT_ERR_LIMIT, "a topology of more than %d objects is not believed", SHUNT__MAX_OBJECTS)
+    return many ? shunt__fail(SHUNT_ERR_LIMIT, "a topology of more than %d objects is not believed",
+                              SHUNT__MAX_OBJECTS)
                 : shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory for a topology");
 }
 
@@ -620,7 +519,8 @@ const shunt_topo_object_t *shunt_topo_find(const shunt_topo_t *topo, const char 
         if (!o->u.nic->rdma)
             continue;
         snprintf(with_port, sizeof(with_port), "%s:%u", o->u.nic->rdma, o->u.nic->rdma_port);
-        if (strcmp(o->u.nic->rdma, wanted) == 0 || strcmp(with_port, wanted) == 0 || strcmp(o->u.nic->name, wanted) == 0)
+        if (strcmp(o->u.nic->rdma, wanted) == 0 || strcmp(with_port, wanted) == 0 ||
+            strcmp(o->u.nic->name, wanted) == 0)
             return &o->pub;
     }
     for (unsigned i = 0; i < topo->n_all; i++)

@@ -19,11 +19,13 @@ struct shunt__arena {
     int failed; /* an allocation failed: checked once, when the topology is finished */
 };
 
-/* Zeroed memory, aligned for anything; a static zero page stands in when there is none and `failed` is set. */
+/* Zeroed memory, aligned for anything; a static zero page stands in when there is none and `failed` is set.
+ */
 void *shunt__arena_get(struct shunt__arena *arena, size_t size);
 /* A copy of at most `len` bytes; control characters become '?', so that no file can write to a terminal. */
 const char *shunt__arena_text(struct shunt__arena *arena, const char *text, size_t len);
-const char *shunt__arena_print(struct shunt__arena *arena, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+const char *shunt__arena_print(struct shunt__arena *arena, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 void shunt__arena_free(struct shunt__arena *arena);
 
 /* A set of CPU numbers below SHUNT__MAX_CPUS. */
@@ -50,7 +52,7 @@ struct shunt__object {
     unsigned depth;
     int is_host_bridge;      /* BRIDGE: the root of a PCI tree */
     int link_guessed;        /* generation and lanes are one way to get the rate that the source told */
-    int same_chip;           /* SWITCH: a level of a chip that its parent or its GPU already is; adds no hop */
+    int same_chip; /* SWITCH: a level of a chip that its parent or its GPU already is; adds no hop */
     shunt_topo_pci_t pci;    /* valid if pub.pci is set */
     unsigned os_index;       /* PACKAGE, NUMA: the operating system's number */
     struct shunt__cpus cpus; /* PACKAGE, NUMA */
@@ -103,11 +105,12 @@ struct shunt_topo {
 
 /* A topology with a host object and nothing else. */
 shunt_status_t shunt__topo_new(const char *source, shunt_topo_t **topo);
-/* A new last child of `parent`. NULL beyond SHUNT__MAX_OBJECTS or without memory; shunt__topo_finish() says which. */
-struct shunt__object *shunt__topo_add(shunt_topo_t *topo, struct shunt__object *parent, shunt_topo_type_t type,
-                                      const char *name);
-struct shunt__wires *shunt__topo_add_wires(shunt_topo_t *topo, struct shunt__object *from, struct shunt__object *to,
-                                           shunt__wire_t wire, unsigned count);
+/* A new last child of `parent`. NULL beyond SHUNT__MAX_OBJECTS or without memory; shunt__topo_finish() says
+ * which. */
+struct shunt__object *shunt__topo_add(shunt_topo_t *topo, struct shunt__object *parent,
+                                      shunt_topo_type_t type, const char *name);
+struct shunt__wires *shunt__topo_add_wires(shunt_topo_t *topo, struct shunt__object *from,
+                                           struct shunt__object *to, shunt__wire_t wire, unsigned count);
 void shunt__topo_note(shunt_topo_t *topo, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Numbers and names the objects, fills the lists; frees the topology if something failed on the way. */
 shunt_status_t shunt__topo_finish(shunt_topo_t **topo);
@@ -123,8 +126,10 @@ struct shunt__pci_index {
     unsigned mask, n;
 };
 
-int shunt__pci_index_add(struct shunt__pci_index *index, struct shunt__object *o); /* nonzero without memory */
-struct shunt__object *shunt__pci_index_find(const struct shunt__pci_index *index, const shunt_topo_pci_t *pci);
+int shunt__pci_index_add(struct shunt__pci_index *index,
+                         struct shunt__object *o); /* nonzero without memory */
+struct shunt__object *shunt__pci_index_find(const struct shunt__pci_index *index,
+                                            const shunt_topo_pci_t *pci);
 void shunt__pci_index_free(struct shunt__pci_index *index);
 
 /* Takes `o` out of its parent's children and makes it `parent`'s last child. */

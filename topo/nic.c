@@ -20,38 +20,90 @@ static const struct {
     enum kind_class class;
     const char *text;
 } kinds[] = {
-    {"bond", OVER, "bond"}, {"team", OVER, "team"}, {"vlan", OVER, "VLAN"}, {"bridge", OVER, "bridge"},
-    {"hsr", OVER, "HSR ring"}, {"netvsc", HARDWARE, "Hyper-V NIC"},
-    {"veth", WAY_OUT, "veth pair"}, {"macvlan", WAY_OUT, "macvlan"}, {"ipvlan", WAY_OUT, "ipvlan"},
-    {"macvtap", WAY_OUT, "macvtap"}, {"ipvtap", WAY_OUT, "ipvtap"}, {"netkit", WAY_OUT, "netkit pair"},
+    {"bond", OVER, "bond"},
+    {"team", OVER, "team"},
+    {"vlan", OVER, "VLAN"},
+    {"bridge", OVER, "bridge"},
+    {"hsr", OVER, "HSR ring"},
+    {"netvsc", HARDWARE, "Hyper-V NIC"},
+    {"veth", WAY_OUT, "veth pair"},
+    {"macvlan", WAY_OUT, "macvlan"},
+    {"ipvlan", WAY_OUT, "ipvlan"},
+    {"macvtap", WAY_OUT, "macvtap"},
+    {"ipvtap", WAY_OUT, "ipvtap"},
+    {"netkit", WAY_OUT, "netkit pair"},
     {"ipoib", HARDWARE, "IPoIB"},
-    {"tun", TUNNEL, "VPN or tunnel device"}, {"tap", TUNNEL, "VPN or tunnel device"}, {"wireguard", TUNNEL, "WireGuard VPN"},
-    {"vxlan", TUNNEL, "VXLAN overlay"}, {"geneve", TUNNEL, "Geneve overlay"}, {"gre", TUNNEL, "GRE tunnel"},
-    {"gretap", TUNNEL, "GRE tunnel"}, {"ip6gre", TUNNEL, "GRE tunnel"}, {"ip6gretap", TUNNEL, "GRE tunnel"},
-    {"ipip", TUNNEL, "IP-in-IP tunnel"}, {"sit", TUNNEL, "IPv6-in-IPv4 tunnel"}, {"ip6tnl", TUNNEL, "IPv6 tunnel"},
-    {"vti", TUNNEL, "IPsec tunnel"}, {"vti6", TUNNEL, "IPsec tunnel"}, {"xfrm", TUNNEL, "IPsec interface"},
-    {"erspan", TUNNEL, "mirror tunnel"}, {"ip6erspan", TUNNEL, "mirror tunnel"}, {"ppp", TUNNEL, "PPP link"},
-    {"macsec", OVER, "MACsec"}, {"openvswitch", ISOLATED, "Open vSwitch port"}, {"dummy", ISOLATED, "dummy"},
-    {"ifb", ISOLATED, "intermediate device"}, {"vrf", ISOLATED, "VRF"}, {"nlmon", ISOLATED, "monitor"},
-    {"vcan", ISOLATED, "CAN bus"}, {"netdevsim", ISOLATED, "simulated device"}, {"loopback", LOOPBACK, "loopback"},
+    {"tun", TUNNEL, "VPN or tunnel device"},
+    {"tap", TUNNEL, "VPN or tunnel device"},
+    {"wireguard", TUNNEL, "WireGuard VPN"},
+    {"vxlan", TUNNEL, "VXLAN overlay"},
+    {"geneve", TUNNEL, "Geneve overlay"},
+    {"gre", TUNNEL, "GRE tunnel"},
+    {"gretap", TUNNEL, "GRE tunnel"},
+    {"ip6gre", TUNNEL, "GRE tunnel"},
+    {"ip6gretap", TUNNEL, "GRE tunnel"},
+    {"ipip", TUNNEL, "IP-in-IP tunnel"},
+    {"sit", TUNNEL, "IPv6-in-IPv4 tunnel"},
+    {"ip6tnl", TUNNEL, "IPv6 tunnel"},
+    {"vti", TUNNEL, "IPsec tunnel"},
+    {"vti6", TUNNEL, "IPsec tunnel"},
+    {"xfrm", TUNNEL, "IPsec interface"},
+    {"erspan", TUNNEL, "mirror tunnel"},
+    {"ip6erspan", TUNNEL, "mirror tunnel"},
+    {"ppp", TUNNEL, "PPP link"},
+    {"macsec", OVER, "MACsec"},
+    {"openvswitch", ISOLATED, "Open vSwitch port"},
+    {"dummy", ISOLATED, "dummy"},
+    {"ifb", ISOLATED, "intermediate device"},
+    {"vrf", ISOLATED, "VRF"},
+    {"nlmon", ISOLATED, "monitor"},
+    {"vcan", ISOLATED, "CAN bus"},
+    {"netdevsim", ISOLATED, "simulated device"},
+    {"loopback", LOOPBACK, "loopback"},
 };
 
 /* Names that tell the kind where nothing else does: NCCL's files say no more. */
 static const struct {
     const char *prefix, *kind, *text;
 } known_names[] = {
-    {"docker", "bridge", "Docker's bridge"}, {"br-", "bridge", "Docker's bridge"}, {"virbr", "bridge", "libvirt's bridge"},
-    {"cni", "bridge", "Kubernetes bridge"}, {"podman", "bridge", "Podman's bridge"}, {"lxcbr", "bridge", "LXC's bridge"},
-    {"lxdbr", "bridge", "LXD's bridge"}, {"nerdctl", "bridge", "containerd's bridge"}, {"kube-bridge", "bridge", "Kubernetes bridge"},
-    {"vmnet", "bridge", "VMware's bridge"}, {"xenbr", "bridge", "Xen's bridge"}, {"vboxnet", "bridge", "VirtualBox's bridge"},
-    {"veth", "veth", "veth pair"}, {"cali", "veth", "Calico's veth pair"}, {"lxc", "veth", "Cilium's veth pair"},
-    {"vnet", "tun", "a virtual machine's port"}, {"flannel", "vxlan", "Flannel overlay"}, {"vxlan", "vxlan", "VXLAN overlay"},
-    {"cilium", "dummy", "Cilium's own"}, {"kube-ipvs", "dummy", "kube-proxy's own"}, {"weave", "bridge", "Weave overlay"},
-    {"tailscale", "tun", "Tailscale VPN"}, {"wg", "wireguard", "WireGuard VPN"}, {"utun", "tun", "VPN"}, {"zt", "tun", "ZeroTier VPN"},
-    {"nebula", "tun", "Nebula VPN"}, {"tun", "tun", "VPN or tunnel device"}, {"tap", "tun", "VPN or tunnel device"}, {"ppp", "ppp", "PPP link"},
-    {"gre", "gre", "GRE tunnel"}, {"sit", "sit", "IPv6-in-IPv4 tunnel"}, {"ip6tnl", "ip6tnl", "IPv6 tunnel"}, {"tunl", "ipip", "IP-in-IP tunnel"},
-    {"dummy", "dummy", "dummy"}, {"ifb", "ifb", "intermediate device"}, {"ovs", "openvswitch", "Open vSwitch port"},
-    {"bond", "bond", "bond"}, {"team", "team", "team"},
+    {"docker", "bridge", "Docker's bridge"},
+    {"br-", "bridge", "Docker's bridge"},
+    {"virbr", "bridge", "libvirt's bridge"},
+    {"cni", "bridge", "Kubernetes bridge"},
+    {"podman", "bridge", "Podman's bridge"},
+    {"lxcbr", "bridge", "LXC's bridge"},
+    {"lxdbr", "bridge", "LXD's bridge"},
+    {"nerdctl", "bridge", "containerd's bridge"},
+    {"kube-bridge", "bridge", "Kubernetes bridge"},
+    {"vmnet", "bridge", "VMware's bridge"},
+    {"xenbr", "bridge", "Xen's bridge"},
+    {"vboxnet", "bridge", "VirtualBox's bridge"},
+    {"veth", "veth", "veth pair"},
+    {"cali", "veth", "Calico's veth pair"},
+    {"lxc", "veth", "Cilium's veth pair"},
+    {"vnet", "tun", "a virtual machine's port"},
+    {"flannel", "vxlan", "Flannel overlay"},
+    {"vxlan", "vxlan", "VXLAN overlay"},
+    {"cilium", "dummy", "Cilium's own"},
+    {"kube-ipvs", "dummy", "kube-proxy's own"},
+    {"weave", "bridge", "Weave overlay"},
+    {"tailscale", "tun", "Tailscale VPN"},
+    {"wg", "wireguard", "WireGuard VPN"},
+    {"utun", "tun", "VPN"},
+    {"zt", "tun", "ZeroTier VPN"},
+    {"nebula", "tun", "Nebula VPN"},
+    {"tun", "tun", "VPN or tunnel device"},
+    {"tap", "tun", "VPN or tunnel device"},
+    {"ppp", "ppp", "PPP link"},
+    {"gre", "gre", "GRE tunnel"},
+    {"sit", "sit", "IPv6-in-IPv4 tunnel"},
+    {"ip6tnl", "ip6tnl", "IPv6 tunnel"},
+    {"tunl", "ipip", "IP-in-IP tunnel"},
+    {"dummy", "dummy", "dummy"},
+    {"ifb", "ifb", "intermediate device"},
+    {"ovs", "openvswitch", "Open vSwitch port"},
+    {"bond", "bond", "bond"},
+    {"team", "team", "team"},
 };
 
 static const char *bridge_owner(const char *name)
@@ -92,7 +144,8 @@ static enum kind_class classify(shunt_topo_nic_t *nic, const char **text)
 
 static void prefix_reason(shunt_topo_t *topo, shunt_topo_nic_t *nic, const char *text)
 {
-    nic->reason = nic->reason && *nic->reason ? shunt__arena_print(&topo->arena, "%s; %s", text, nic->reason) : text;
+    nic->reason = nic->reason && *nic->reason ? shunt__arena_print(&topo->arena, "%s; %s", text, nic->reason)
+                                              : text;
 }
 
 void shunt__nic_judge(shunt_topo_t *topo, shunt_topo_nic_t *nic, int over_physical, const char *member_of)
@@ -142,7 +195,9 @@ void shunt__nic_judge(shunt_topo_t *topo, shunt_topo_nic_t *nic, int over_physic
     } else if (nic->state != SHUNT_TOPO_NIC_UP) {
         nic->tier = SHUNT_TOPO_TIER_UNUSABLE;
         text = shunt__arena_print(&topo->arena, "%s; %s", text,
-                                  nic->state == SHUNT_TOPO_NIC_DOWN ? "down (ip link set up)" : "no carrier (cable, switch or peer down)");
+                                  nic->state == SHUNT_TOPO_NIC_DOWN
+                                      ? "down (ip link set up)"
+                                      : "no carrier (cable, switch or peer down)");
     } else if (!from_file && !nic->n_addresses && nic->layer != SHUNT_TOPO_LINK_INFINIBAND) {
         nic->tier = SHUNT_TOPO_TIER_UNUSABLE;
         text = shunt__arena_print(&topo->arena, "%s; has no IP address", text);
@@ -161,18 +216,21 @@ void shunt__nic_set_speed(shunt_topo_t *topo, shunt_topo_nic_t *nic, int64_t mbi
     nic->rate_known = 1;
     if (mbits <= 0) {
         nic->rate_known = 0;
-        nic->reason = mbits ? shunt__arena_print(&topo->arena, "speed unknown (%lld), taken for %d Gbit/s", (long long)mbits, (int)(usual / 1000))
-                            : shunt__arena_print(&topo->arena, "speed unknown, taken for %d Gbit/s", (int)(usual / 1000));
+        nic->reason = mbits ? shunt__arena_print(&topo->arena, "speed unknown (%lld), taken for %d Gbit/s",
+                                                 (long long)mbits, (int)(usual / 1000))
+                            : shunt__arena_print(&topo->arena, "speed unknown, taken for %d Gbit/s",
+                                                 (int)(usual / 1000));
         mbits = usual;
     } else if (mbits > 3200000) {
         /* No port is that fast: the number is in kbit/s, or it is rubbish. */
         int64_t thousandth = mbits / 1000;
         nic->rate_known = thousandth <= 3200000;
-        nic->reason = shunt__arena_print(&topo->arena, "speed %lld Mbit/s can't be, taken for %lld", (long long)mbits,
-                                         (long long)(nic->rate_known ? thousandth : usual));
+        nic->reason = shunt__arena_print(&topo->arena, "speed %lld Mbit/s can't be, taken for %lld",
+                                         (long long)mbits, (long long)(nic->rate_known ? thousandth : usual));
         mbits = nic->rate_known ? thousandth : usual;
     } else if (mbits < 1000 && (nic->rdma || nic->layer == SHUNT_TOPO_LINK_INFINIBAND)) {
-        nic->reason = shunt__arena_print(&topo->arena, "speed %lld Mbit/s is no RDMA NIC's, taken for %lld Gbit/s",
+        nic->reason = shunt__arena_print(&topo->arena,
+                                         "speed %lld Mbit/s is no RDMA NIC's, taken for %lld Gbit/s",
                                          (long long)mbits, (long long)mbits);
         mbits *= 1000;
     }
@@ -229,8 +287,8 @@ static const struct shunt__rdma_port *port_of(const struct shunt__interfaces *in
 }
 
 /* The NIC that a file or hwloc already has for this interface or RDMA port, not yet taken by another. */
-static struct shunt__object *find_nic(shunt_topo_t *topo, const struct shunt__interface *i, const struct shunt__rdma_port *p,
-                                      const shunt_topo_pci_t *pci)
+static struct shunt__object *find_nic(shunt_topo_t *topo, const struct shunt__interface *i,
+                                      const struct shunt__rdma_port *p, const shunt_topo_pci_t *pci)
 {
     struct shunt__object *near = NULL;
 
@@ -292,7 +350,8 @@ static void add_one(shunt_topo_t *topo, const struct shunt__interfaces *in, cons
         return;
     }
     nic->driver = shunt__arena_text(&topo->arena, i->driver, sizeof(i->driver));
-    nic->kind = i->flags & IFF_LOOPBACK ? "loopback" : shunt__arena_text(&topo->arena, i->kind, sizeof(i->kind));
+    nic->kind = i->flags & IFF_LOOPBACK ? "loopback"
+                                        : shunt__arena_text(&topo->arena, i->kind, sizeof(i->kind));
     nic->ifindex = i->ifindex;
     nic->mtu = i->mtu;
     if (i->arp_type == ARPHRD_INFINIBAND)
@@ -319,7 +378,8 @@ static void add_one(shunt_topo_t *topo, const struct shunt__interfaces *in, cons
         nic->addresses = a;
         nic->n_addresses = i->n_addresses;
     }
-    shunt__nic_judge(topo, nic, over_physical(in, i, 0), master && strcmp(master->kind, "vrf") ? master->name : NULL);
+    shunt__nic_judge(topo, nic, over_physical(in, i, 0),
+                     master && strcmp(master->kind, "vrf") ? master->name : NULL);
 }
 
 void shunt__nics_add(shunt_topo_t *topo, const struct shunt__interfaces *in, const char *absent)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The packed form: a header (magic, version, length, CRC-32C of the rest), then every field in tree order, parents
- * before children, little-endian. The checksum guards against accidents; what is inside is checked as if it didn't.
+ * The packed form: a header (magic, version, length, CRC-32C of the rest), then every field in tree order,
+ * parents before children, little-endian. The checksum guards against accidents; what is inside is checked as
+ * if it didn't.
  */
 #include "topo/pack.h"
 #include <math.h>
@@ -291,7 +292,8 @@ static void get_nic(struct cursor *c, struct shunt__object *o)
     n->rate_known = (int)get_below(c, 1, 2, "a flag is neither 0 nor 1");
     n->latency = get_double(c);
     n->guid = get(c, 8);
-    n->layer = (shunt_topo_link_layer_t)get_below(c, 1, SHUNT_TOPO_LINK_TUNNEL + 1, "a link layer is unknown");
+    n->layer = (shunt_topo_link_layer_t)get_below(c, 1, SHUNT_TOPO_LINK_TUNNEL + 1,
+                                                  "a link layer is unknown");
     n->state = (shunt_topo_nic_state_t)get_below(c, 1, SHUNT_TOPO_NIC_DOWN + 1, "a NIC's state is unknown");
     n->is_virtual = (int)get_below(c, 1, 2, "a flag is neither 0 nor 1");
     n->tier = (shunt_topo_nic_tier_t)get_below(c, 1, SHUNT_TOPO_TIER_UNUSABLE + 1, "a NIC's tier is unknown");
@@ -367,15 +369,19 @@ static void get_cpus(struct cursor *c, struct shunt__cpus *set)
 
 static void get_object(struct cursor *c, shunt_topo_t *t, unsigned i)
 {
-    shunt_topo_type_t type = (shunt_topo_type_t)get_below(c, 1, SHUNT_TOPO_N_TYPES, "an object's type is unknown");
+    shunt_topo_type_t type = (shunt_topo_type_t)get_below(c, 1, SHUNT_TOPO_N_TYPES,
+                                                          "an object's type is unknown");
     unsigned parent = get_below(c, 4, i ? i : 1, "an object comes before its parent");
     const char *name = get_text(c, 0);
     struct shunt__object *o;
 
     if (c->wrong)
         return;
-    if (!*name || strlen(name) > SHUNT__MAX_NAME || strchr(name, '\n') || (i == 0) != (type == SHUNT_TOPO_HOST)) {
-        wrong(c, i && type == SHUNT_TOPO_HOST ? "there are two hosts" : i ? "an object's name is no name" : "the first object is no host");
+    if (!*name || strlen(name) > SHUNT__MAX_NAME || strchr(name, '\n') ||
+        (i == 0) != (type == SHUNT_TOPO_HOST)) {
+        wrong(c, i && type == SHUNT_TOPO_HOST ? "there are two hosts"
+                 : i                          ? "an object's name is no name"
+                                              : "the first object is no host");
         return;
     }
     if (i && t->all[parent]->depth + 1 >= SHUNT__MAX_DEPTH) {
@@ -411,7 +417,8 @@ static void get_wires(struct cursor *c, shunt_topo_t *t)
     unsigned n = get_below(c, 4, SHUNT__MAX_OBJECTS, "there are too many NVLinks");
 
     for (unsigned i = 0; i < n && !c->wrong && !t->arena.failed; i++) {
-        unsigned from = get_below(c, 4, t->n_all, "an NVLink leads nowhere"), to = get_below(c, 4, t->n_all, "an NVLink leads nowhere");
+        unsigned from = get_below(c, 4, t->n_all, "an NVLink leads nowhere"),
+                 to = get_below(c, 4, t->n_all, "an NVLink leads nowhere");
         unsigned wire = get_below(c, 1, SHUNT__WIRE_C2C + 1, "an NVLink's kind is unknown");
         unsigned count = get_below(c, 4, 1 << 20, "an NVLink has too many lanes");
         double bandwidth = get_double(c);
@@ -422,7 +429,8 @@ static void get_wires(struct cursor *c, shunt_topo_t *t)
             wrong(c, "an NVLink starts at no GPU");
             return;
         }
-        struct shunt__wires *w = shunt__topo_add_wires(t, t->all[from], t->all[to], (shunt__wire_t)wire, count);
+        struct shunt__wires *w = shunt__topo_add_wires(t, t->all[from], t->all[to], (shunt__wire_t)wire,
+                                                       count);
         if (!w)
             return;
         w->bandwidth = bandwidth;
@@ -511,7 +519,8 @@ shunt_status_t shunt_topo_unpack(const void *data, size_t size, shunt_topo_t **t
     if (c.wrong || length != (size_t)(c.end - c.p))
         return shunt__fail(SHUNT_ERR_FORMAT, "a packed topology of the wrong length");
     if (version != VERSION)
-        return shunt__fail(SHUNT_ERR_VERSION, "a packed topology of version %u: this Shunt reads %d", (unsigned)version, VERSION);
+        return shunt__fail(SHUNT_ERR_VERSION, "a packed topology of version %u: this Shunt reads %d",
+                           (unsigned)version, VERSION);
     if (crc != shunt__crc32c(0, c.p, length))
         return shunt__fail(SHUNT_ERR_FORMAT, "a packed topology is damaged: its checksum is wrong");
     st = shunt__topo_new("live", &t);

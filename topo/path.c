@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Paths. In a tree there is one way between two objects: up to the lowest common ancestor and down again. What that
- * ancestor is gives the class; the lowest link on the way gives the bandwidth. NVLink and xGMI go beside the tree.
+ * Paths. In a tree there is one way between two objects: up to the lowest common ancestor and down again.
+ * What that ancestor is gives the class; the lowest link on the way gives the bandwidth. NVLink and xGMI go
+ * beside the tree.
  */
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +31,12 @@ static double per_link(const struct shunt__wires *w)
             return 48e9;
         return g->gcn && (strcmp(g->gcn, "910") == 0 || strcmp(g->gcn, "gfx90a") == 0) ? 36e9 : 24e9;
     }
-    return g->sm >= 100 ? 40.1e9 : g->sm >= 90 ? 20.6e9 : g->sm == 86 ? 12e9 : g->sm >= 70 ? 20e9 : g->sm >= 60 ? 18e9 : 20e9;
+    return g->sm >= 100  ? 40.1e9
+           : g->sm >= 90 ? 20.6e9
+           : g->sm == 86 ? 12e9
+           : g->sm >= 70 ? 20e9
+           : g->sm >= 60 ? 18e9
+                         : 20e9;
 }
 
 double shunt__wires_bandwidth(const struct shunt__wires *w)
@@ -48,7 +54,8 @@ double shunt__between_nodes(const shunt_topo_t *t)
         return 6e9;
     if (strcmp(t->cpu_vendor, "AuthenticAMD") == 0) /* Zen 1-2; Zen 3-4; Zen 5 */
         return f >= 191 || f == 26 ? 32e9 : f == 175 || f == 25 ? 24e9 : 16e9;
-    if (strcmp(t->cpu_vendor, "GenuineIntel") == 0) /* before Skylake; Skylake; Sapphire Rapids; Emerald Rapids */
+    /* Intel: before Skylake; Skylake; Sapphire Rapids; Emerald Rapids */
+    if (strcmp(t->cpu_vendor, "GenuineIntel") == 0)
         return f == 6 && m >= 0xcf ? 40e9 : f == 6 && m >= 0x6a ? 22e9 : f == 6 && m >= 0x55 ? 10e9 : 6e9;
     return 10e9;
 }
@@ -65,7 +72,8 @@ double shunt__link_bandwidth(const struct shunt__object *o)
 }
 
 /* The bundle from `a` to `b`, of which there are at most three (one a kind); NULL if there is none. */
-static const struct shunt__wires *find_wires(const shunt_topo_t *t, const struct shunt__object *a, const struct shunt__object *b)
+static const struct shunt__wires *find_wires(const shunt_topo_t *t, const struct shunt__object *a,
+                                             const struct shunt__object *b)
 {
     unsigned low = a->first_wires, high = low + a->n_wires;
 
@@ -92,8 +100,10 @@ static double to_switches(const shunt_topo_t *t, const struct shunt__object *gpu
     return sum;
 }
 
-/* GPU to GPU over direct links and NVSwitches that both hang on; GPU to the CPU it is wired to. Bytes per second. */
-static double over_wires(const shunt_topo_t *t, const struct shunt__object *a, const struct shunt__object *b, unsigned *links)
+/* GPU to GPU over direct links and NVSwitches that both hang on; GPU to the CPU it is wired to. Bytes per
+ * second. */
+static double over_wires(const shunt_topo_t *t, const struct shunt__object *a, const struct shunt__object *b,
+                         unsigned *links)
 {
     const struct shunt__wires *direct = find_wires(t, a, b);
     unsigned n = 0, m = 0;
@@ -126,8 +136,9 @@ static const struct shunt__object *host_bridge(const struct shunt__object *o)
     return o;
 }
 
-static shunt_topo_class_t classify(const shunt_topo_t *t, const struct shunt__object *a, const struct shunt__object *b,
-                                   const struct shunt__object *top, unsigned switches)
+static shunt_topo_class_t classify(const shunt_topo_t *t, const struct shunt__object *a,
+                                   const struct shunt__object *b, const struct shunt__object *top,
+                                   unsigned switches)
 {
     switch (top->pub.type) {
     case SHUNT_TOPO_SWITCH:
@@ -138,13 +149,15 @@ static shunt_topo_class_t classify(const shunt_topo_t *t, const struct shunt__ob
         return a != top && b != top && host_bridge(a) && host_bridge(b) ? SHUNT_TOPO_NODE : SHUNT_TOPO_PHB;
     default:
         if (t->n_of_type[SHUNT_TOPO_NUMA] <= 1)
-            return a->pub.type == SHUNT_TOPO_NUMA || b->pub.type == SHUNT_TOPO_NUMA ? SHUNT_TOPO_PHB : SHUNT_TOPO_NODE;
+            return a->pub.type == SHUNT_TOPO_NUMA || b->pub.type == SHUNT_TOPO_NUMA ? SHUNT_TOPO_PHB
+                                                                                    : SHUNT_TOPO_NODE;
         return a->pub.numa >= 0 && a->pub.numa == b->pub.numa ? SHUNT_TOPO_NODE : SHUNT_TOPO_SYS;
     }
 }
 
 /* A GPU's NVLink to the CPU ends at a package or a NUMA node; either stands for the other. */
-static const struct shunt__object *cpu_end(const shunt_topo_t *t, const struct shunt__object *gpu, const struct shunt__object *numa)
+static const struct shunt__object *cpu_end(const shunt_topo_t *t, const struct shunt__object *gpu,
+                                           const struct shunt__object *numa)
 {
     if (find_wires(t, gpu, numa))
         return numa;
@@ -160,8 +173,8 @@ static void bound_by_port(shunt_topo_path_t *path, const struct shunt__object *o
         narrow(path, (double)o->u.nic->rate / 8, o);
 }
 
-shunt_status_t shunt_topo_path(const shunt_topo_t *topo, const shunt_topo_object_t *from, const shunt_topo_object_t *to,
-                               shunt_topo_path_t *path)
+shunt_status_t shunt_topo_path(const shunt_topo_t *topo, const shunt_topo_object_t *from,
+                               const shunt_topo_object_t *to, shunt_topo_path_t *path)
 {
     const struct shunt__object *a, *b, *x, *y, *chain[SHUNT__MAX_DEPTH + 1];
     unsigned switches = 0, n = 0;
@@ -244,7 +257,8 @@ static struct worthy find_worthy(const shunt_topo_t *topo)
 
 static int is_worthy(const struct worthy *w, const shunt_topo_nic_t *n)
 {
-    return n->tier == w->tier && n->tier < SHUNT_TOPO_TIER_UNUSABLE && (!w->rdma || n->rdma) && (!n->rate_known || n->rate >= w->slowest);
+    return n->tier == w->tier && n->tier < SHUNT_TOPO_TIER_UNUSABLE && (!w->rdma || n->rdma) &&
+           (!n->rate_known || n->rate >= w->slowest);
 }
 
 static unsigned depth_of_meeting(const struct shunt__object *a, const struct shunt__object *b)
@@ -297,8 +311,8 @@ shunt_status_t shunt_topo_nearest_nics(const shunt_topo_t *topo, const shunt_top
     return SHUNT_OK;
 }
 
-shunt_status_t shunt_topo_nearest_nics_of_cpu(const shunt_topo_t *topo, unsigned cpu, const shunt_topo_object_t **nics,
-                                              unsigned room, unsigned *n)
+shunt_status_t shunt_topo_nearest_nics_of_cpu(const shunt_topo_t *topo, unsigned cpu,
+                                              const shunt_topo_object_t **nics, unsigned room, unsigned *n)
 {
     const shunt_topo_object_t *numa = shunt_topo_numa_of_cpu(topo, cpu);
 
@@ -309,7 +323,8 @@ shunt_status_t shunt_topo_nearest_nics_of_cpu(const shunt_topo_t *topo, unsigned
     return shunt_topo_nearest_nics(topo, numa ? numa : &topo->host->pub, nics, room, n);
 }
 
-shunt_status_t shunt_topo_binding(const shunt_topo_t *topo, const shunt_topo_object_t *nic, shunt_topo_binding_t *binding)
+shunt_status_t shunt_topo_binding(const shunt_topo_t *topo, const shunt_topo_object_t *nic,
+                                  shunt_topo_binding_t *binding)
 {
     shunt_topo_binding_t b = {.numa = -1};
     const struct shunt__object *numa = NULL;
@@ -325,7 +340,8 @@ shunt_status_t shunt_topo_binding(const shunt_topo_t *topo, const shunt_topo_obj
         return SHUNT_OK;
     }
     if (!numa) {
-        snprintf(b.reason, sizeof(b.reason), "anywhere: nobody knows which NUMA node %.60s is near to", nic->name);
+        snprintf(b.reason, sizeof(b.reason), "anywhere: nobody knows which NUMA node %.60s is near to",
+                 nic->name);
         *binding = b;
         return SHUNT_OK;
     }
@@ -341,7 +357,8 @@ shunt_status_t shunt_topo_binding(const shunt_topo_t *topo, const shunt_topo_obj
                 b.cpu[b.n_cpus] = c->os_index;
             b.n_cpus++;
         }
-    for (unsigned cpu = numa->cpus.n_words * 64; cpu-- > 0 && !topo->n_cpus;) /* a source that knows CPUs as sets only */
+    /* A source may know CPUs as sets only. */
+    for (unsigned cpu = numa->cpus.n_words * 64; cpu-- > 0 && !topo->n_cpus;)
         if (shunt__cpus_has(&numa->cpus, cpu)) {
             if (b.n_cpus < 1024)
                 b.cpu[b.n_cpus] = cpu;

@@ -26,12 +26,19 @@ static int shown(const struct shunt__object *o)
 shunt_status_t shunt__export_dot(const shunt_topo_t *topo, struct shunt__text *t)
 {
     static const char *const style[SHUNT_TOPO_N_TYPES] = {
-        "shape=box3d", "shape=component", "shape=folder, style=filled, fillcolor=\"#e8eef7\"", "shape=point",
-        "shape=trapezium, style=filled, fillcolor=\"#eeeeee\"", "shape=box, style=filled, fillcolor=\"#c9e8c0\"",
-        "shape=box, style=filled, fillcolor=\"#fbdcae\"", "shape=hexagon, style=filled, fillcolor=\"#e4d4f4\"", "shape=box, style=dashed"};
+        "shape=box3d",
+        "shape=component",
+        "shape=folder, style=filled, fillcolor=\"#e8eef7\"",
+        "shape=point",
+        "shape=trapezium, style=filled, fillcolor=\"#eeeeee\"",
+        "shape=box, style=filled, fillcolor=\"#c9e8c0\"",
+        "shape=box, style=filled, fillcolor=\"#fbdcae\"",
+        "shape=hexagon, style=filled, fillcolor=\"#e4d4f4\"",
+        "shape=box, style=dashed"};
     char bandwidth[32];
 
-    shunt__text_add(t, "graph topology {\n  rankdir=TB;\n  node [fontname=\"sans-serif\"];\n  edge [fontname=\"sans-serif\", fontsize=10];\n");
+    shunt__text_add(t, "graph topology {\n  rankdir=TB;\n  node [fontname=\"sans-serif\"];\n  edge "
+                       "[fontname=\"sans-serif\", fontsize=10];\n");
     for (unsigned i = 0; i < topo->n_all; i++) {
         const struct shunt__object *o = topo->all[i], *up = o->parent;
         if (!shown(o))
@@ -60,7 +67,8 @@ shunt_status_t shunt__export_dot(const shunt_topo_t *topo, struct shunt__text *t
                 back = &topo->wires[w->to->first_wires + k];
         if (back && w->to->order < w->from->order)
             continue; /* listed from both ends: drawn once */
-        shunt__text_add(t, "  o%u -- o%u [label=\"x%u\", color=\"#7a3fb0\", constraint=false];\n", w->from->order, w->to->order, w->count);
+        shunt__text_add(t, "  o%u -- o%u [label=\"x%u\", color=\"#7a3fb0\", constraint=false];\n",
+                        w->from->order, w->to->order, w->count);
     }
     shunt__text_add(t, "}\n");
     return SHUNT_OK;

@@ -23,9 +23,11 @@ static void add_pci(struct shunt__text *t, const struct shunt__object *o)
         shunt__text_add(t, ", \"pci\": null");
         return;
     }
-    shunt__text_add(t, ", \"pci\": \"%04x:%02x:%02x.%x\", \"pci_class\": \"0x%06x\", \"pci_id\": \"%04x:%04x\", \"link_mts\": %u, \"link_width\": %u",
-                    o->pci.domain, o->pci.bus, o->pci.device, o->pci.function, o->pci.class_id, o->pci.vendor, o->pci.product, o->pci.speed,
-                    o->pci.width);
+    shunt__text_add(t,
+                    ", \"pci\": \"%04x:%02x:%02x.%x\", \"pci_class\": \"0x%06x\", \"pci_id\": \"%04x:%04x\", "
+                    "\"link_mts\": %u, \"link_width\": %u",
+                    o->pci.domain, o->pci.bus, o->pci.device, o->pci.function, o->pci.class_id, o->pci.vendor,
+                    o->pci.product, o->pci.speed, o->pci.width);
 }
 
 static void begin(struct shunt__text *t, const struct shunt__object *o, unsigned i)
@@ -50,8 +52,8 @@ static void add_gpu(const shunt_topo_t *topo, struct shunt__text *t, const struc
     add_pci(t, o);
     key_text(t, "model", o->u.gpu->model);
     key_text(t, "gcn", o->u.gpu->gcn);
-    shunt__text_add(t, ", \"dev\": %d, \"sm\": %d, \"display\": %s, \"nearest_nics\": [", o->u.gpu->dev, o->u.gpu->sm,
-                    o->u.gpu->is_display ? "true" : "false");
+    shunt__text_add(t, ", \"dev\": %d, \"sm\": %d, \"display\": %s, \"nearest_nics\": [", o->u.gpu->dev,
+                    o->u.gpu->sm, o->u.gpu->is_display ? "true" : "false");
     if ((uint64_t)topo->n_of_type[SHUNT_TOPO_GPU] * topo->n_of_type[SHUNT_TOPO_NIC] <= MOST_ENDS * MOST_ENDS)
         shunt_topo_nearest_nics(topo, &o->pub, nic, 64, &n);
     for (unsigned i = 0; i < n && i < 64; i++) {
@@ -64,22 +66,26 @@ static void add_gpu(const shunt_topo_t *topo, struct shunt__text *t, const struc
         shunt__text_add(t, "%s{\"to\": ", i ? ", " : "");
         shunt__text_json(t, w->to->pub.name);
         shunt__text_add(t, ", \"kind\": \"%s\", \"count\": %u, \"bandwidth\": %.0f}",
-                        w->wire == SHUNT__WIRE_XGMI ? "xGMI" : w->wire == SHUNT__WIRE_C2C ? "C2C" : "NVLink", w->count, shunt__wires_bandwidth(w));
+                        w->wire == SHUNT__WIRE_XGMI  ? "xGMI"
+                        : w->wire == SHUNT__WIRE_C2C ? "C2C"
+                                                     : "NVLink",
+                        w->count, shunt__wires_bandwidth(w));
     }
     shunt__text_add(t, "]}");
 }
 
 static void add_nic(struct shunt__text *t, const struct shunt__object *o)
 {
-    static const char *const tiers[] = {"physical", "over physical", "namespace", "link-local", "tunnel", "isolated", "loopback", "unusable"};
+    static const char *const tiers[] = {"physical", "over physical", "namespace", "link-local",
+                                        "tunnel",   "isolated",      "loopback",  "unusable"};
     const shunt_topo_nic_t *n = o->u.nic;
     char address[64];
 
     add_pci(t, o);
     key_text(t, "interface", n->name);
     key_text(t, "rdma", n->rdma);
-    shunt__text_add(t, ", \"port\": %u, \"rate\": %llu, \"rate_known\": %s", n->rdma_port, (unsigned long long)n->rate,
-                    n->rate_known ? "true" : "false");
+    shunt__text_add(t, ", \"port\": %u, \"rate\": %llu, \"rate_known\": %s", n->rdma_port,
+                    (unsigned long long)n->rate, n->rate_known ? "true" : "false");
     key_text(t, "link_layer", shunt_topo_link_layer_name(n->layer));
     key_text(t, "state", shunt_topo_nic_state_name(n->state));
     key_text(t, "driver", n->driver);
@@ -97,11 +103,12 @@ static void add_numa(const shunt_topo_t *topo, struct shunt__text *t, const stru
 {
     shunt__text_add(t, ", \"os_index\": %u, \"cpus\": \"", o->os_index);
     shunt__print_cpu_list(t, &o->cpus);
-    shunt__text_add(t, "\", \"n_cpus\": %u, \"n_cores\": %u, \"memory\": %llu}", shunt__cpus_count(&o->cpus), shunt__count_cores(topo, &o->cpus),
-                    (unsigned long long)o->memory);
+    shunt__text_add(t, "\", \"n_cpus\": %u, \"n_cores\": %u, \"memory\": %llu}", shunt__cpus_count(&o->cpus),
+                    shunt__count_cores(topo, &o->cpus), (unsigned long long)o->memory);
 }
 
-static void add_path(const shunt_topo_t *topo, struct shunt__text *t, const struct shunt__object *a, const struct shunt__object *b, unsigned *n)
+static void add_path(const shunt_topo_t *topo, struct shunt__text *t, const struct shunt__object *a,
+                     const struct shunt__object *b, unsigned *n)
 {
     shunt_topo_path_t path;
 
@@ -109,8 +116,8 @@ static void add_path(const shunt_topo_t *topo, struct shunt__text *t, const stru
     shunt__text_add(t, "%s\n    {\"from\": ", (*n)++ ? "," : "");
     shunt__text_json(t, a->pub.name);
     key_text(t, "to", b->pub.name);
-    shunt__text_add(t, ", \"class\": \"%s\", \"bandwidth\": %.0f, \"links\": %u}", shunt_topo_class_name(path.path_class), path.bandwidth,
-                    path.links);
+    shunt__text_add(t, ", \"class\": \"%s\", \"bandwidth\": %.0f, \"links\": %u}",
+                    shunt_topo_class_name(path.path_class), path.bandwidth, path.links);
 }
 
 static void add_paths(const shunt_topo_t *topo, struct shunt__text *t)
@@ -125,7 +132,8 @@ static void add_paths(const shunt_topo_t *topo, struct shunt__text *t)
     for (unsigned i = 0; i < gpus; i++)
         for (unsigned k = 0; k < nics; k++)
             add_path(topo, t, topo->of_type[SHUNT_TOPO_GPU][i], topo->of_type[SHUNT_TOPO_NIC][k], &n);
-    for (unsigned i = 0; i < topo->n_of_type[SHUNT_TOPO_NUMA] && nics * topo->n_of_type[SHUNT_TOPO_NUMA] < 65536; i++)
+    for (unsigned i = 0;
+         i < topo->n_of_type[SHUNT_TOPO_NUMA] && nics * topo->n_of_type[SHUNT_TOPO_NUMA] < 65536; i++)
         for (unsigned k = 0; k < nics; k++)
             add_path(topo, t, topo->of_type[SHUNT_TOPO_NUMA][i], topo->of_type[SHUNT_TOPO_NIC][k], &n);
 }
@@ -135,8 +143,14 @@ shunt_status_t shunt__export_json(const shunt_topo_t *topo, struct shunt__text *
     static const struct {
         const char *key;
         shunt_topo_type_t type;
-    } lists[] = {{"packages", SHUNT_TOPO_PACKAGE}, {"numa", SHUNT_TOPO_NUMA}, {"switches", SHUNT_TOPO_SWITCH}, {"bridges", SHUNT_TOPO_BRIDGE},
-                 {"nvswitches", SHUNT_TOPO_NVSWITCH}, {"devices", SHUNT_TOPO_DEVICE}, {"gpus", SHUNT_TOPO_GPU}, {"nics", SHUNT_TOPO_NIC}};
+    } lists[] = {{"packages", SHUNT_TOPO_PACKAGE},
+                 {"numa", SHUNT_TOPO_NUMA},
+                 {"switches", SHUNT_TOPO_SWITCH},
+                 {"bridges", SHUNT_TOPO_BRIDGE},
+                 {"nvswitches", SHUNT_TOPO_NVSWITCH},
+                 {"devices", SHUNT_TOPO_DEVICE},
+                 {"gpus", SHUNT_TOPO_GPU},
+                 {"nics", SHUNT_TOPO_NIC}};
 
     shunt__text_add(t, "{\n  \"source\": \"%s\",\n  \"host\": ", topo->source);
     shunt__text_json(t, topo->host_name);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The machine as a picture: boxes in boxes (package, NUMA node, PCI switch), a card for each GPU and NIC, NVLink as a
- * band where all GPUs are joined alike and as lines where they aren't, and below it which NIC is how near to which GPU.
- * Boxes flow into rows of about PAGE pixels. Light and dark by the viewer's preference; no script, no font of its own.
+ * The machine as a picture: boxes in boxes (package, NUMA node, PCI switch), a card for each GPU and NIC,
+ * NVLink as a band where all GPUs are joined alike and as lines where they aren't, and below it which NIC is
+ * how near to which GPU. Boxes flow into rows of about PAGE pixels. Light and dark by the viewer's
+ * preference; no script, no font of its own.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,11 +57,13 @@ static int is_container(const struct shunt__object *o)
         return 1;
     if (o->pub.type == SHUNT_TOPO_PACKAGE)
         return o->child != NULL;
-    return o->pub.type == SHUNT_TOPO_SWITCH ? !o->same_chip && holds_cards(o) : o->is_host_bridge && strncmp(o->pub.name, "beside ", 7) == 0;
+    return o->pub.type == SHUNT_TOPO_SWITCH ? !o->same_chip && holds_cards(o)
+                                            : o->is_host_bridge && strncmp(o->pub.name, "beside ", 7) == 0;
 }
 
 /* Visits what shows directly in a container: bridges and inner levels of switches are transparent. */
-static void each(struct drawing *d, const struct shunt__object *in, void (*fn)(struct drawing *, const struct shunt__object *, void *), void *arg)
+static void each(struct drawing *d, const struct shunt__object *in,
+                 void (*fn)(struct drawing *, const struct shunt__object *, void *), void *arg)
 {
     for (const struct shunt__object *c = in->child; c; c = c->next) {
         if (is_container(c) || is_card(c) || c->pub.type == SHUNT_TOPO_NVSWITCH)
@@ -82,7 +85,10 @@ struct flow {
 
 static int kind_of(const struct shunt__object *o)
 {
-    return is_container(o) ? BOXES : o->pub.type == SHUNT_TOPO_NIC ? NICS : o->pub.type == SHUNT_TOPO_NVSWITCH ? NOT_DRAWN : GPUS;
+    return is_container(o)                      ? BOXES
+           : o->pub.type == SHUNT_TOPO_NIC      ? NICS
+           : o->pub.type == SHUNT_TOPO_NVSWITCH ? NOT_DRAWN
+                                                : GPUS;
 }
 
 static int dead_nic(const struct shunt__object *o)
@@ -127,7 +133,8 @@ static void place(struct drawing *d, const struct shunt__object *o, void *arg)
         b->w = CARD_W;
         b->h = CARD_H;
     }
-    if (f->x > f->left && (f->x + b->w > f->left + f->width || (f->kind != BOXES && f->x + b->w > f->left + f->columns * (CARD_W + GAP))))
+    if (f->x > f->left && (f->x + b->w > f->left + f->width ||
+                           (f->kind != BOXES && f->x + b->w > f->left + f->columns * (CARD_W + GAP))))
         wrap(f);
     if (f->kind == BOXES)
         lay_out(d, o, f->x, f->y, f->width - 2 * PAD);
@@ -144,13 +151,16 @@ static double title_height(const struct shunt__object *o)
     return o->pub.type == SHUNT_TOPO_HOST ? 0 : o->pub.type == SHUNT_TOPO_NUMA ? TITLE + 14 : TITLE;
 }
 
-/* GPUs first, then the boxes, and NICs at the bottom in as many columns as there are GPUs. Called again once the final place is known. */
+/* GPUs first, then the boxes, and NICs at the bottom in as many columns as there are GPUs. Called again once
+ * the final place is known. */
 static void lay_out(struct drawing *d, const struct shunt__object *o, double x, double y, double width)
 {
     struct box *b = &d->box[o->order];
     unsigned columns = 1;
-    double least = o->pub.type == SHUNT_TOPO_NUMA || o->pub.type == SHUNT_TOPO_PACKAGE ? CARD_W + 2 * PAD + 26 : CARD_W + 2 * PAD;
-    struct flow f = {.x = x + PAD, .y = y + PAD + title_height(o), .width = width, .left = x + PAD, .container = o};
+    double least = o->pub.type == SHUNT_TOPO_NUMA || o->pub.type == SHUNT_TOPO_PACKAGE ? CARD_W + 2 * PAD + 26
+                                                                                       : CARD_W + 2 * PAD;
+    struct flow f = {
+        .x = x + PAD, .y = y + PAD + title_height(o), .width = width, .left = x + PAD, .container = o};
 
     f.right = f.left;
     for (f.kind = GPUS; f.kind <= NICS; f.kind++) {
@@ -201,7 +211,9 @@ static void text(struct drawing *d, double x, double y, const char *class, const
 
 static void rect(struct drawing *d, const struct box *b, const char *class, double radius)
 {
-    shunt__text_add(d->t, "<rect x=\"%.0f\" y=\"%.0f\" width=\"%.0f\" height=\"%.0f\" rx=\"%.0f\" class=\"%s\"/>\n", b->x, b->y, b->w, b->h, radius, class);
+    shunt__text_add(d->t,
+                    "<rect x=\"%.0f\" y=\"%.0f\" width=\"%.0f\" height=\"%.0f\" rx=\"%.0f\" class=\"%s\"/>\n",
+                    b->x, b->y, b->w, b->h, radius, class);
 }
 
 static const char *pci_name(char out[32], const struct shunt__object *o)
@@ -226,12 +238,17 @@ static void draw_gpu(struct drawing *d, const struct shunt__object *o, const str
     }
     text(d, b->x + 8, b->y + 18, "name", o->pub.name, 18);
     if (o->pub.type == SHUNT_TOPO_GPU) {
-        snprintf(line, sizeof(line), "%s", o->u.gpu->is_display ? "console" : o->u.gpu->model ? o->u.gpu->model : o->u.gpu->gcn ? o->u.gpu->gcn : pci_name(pci, o));
+        snprintf(line, sizeof(line), "%s",
+                 o->u.gpu->is_display ? "console"
+                 : o->u.gpu->model    ? o->u.gpu->model
+                 : o->u.gpu->gcn      ? o->u.gpu->gcn
+                                      : pci_name(pci, o));
         text(d, b->x + 8, b->y + 33, "small", line, 20);
     }
     shunt__print_link(link, o);
     if (o->pub.type == SHUNT_TOPO_GPU && links)
-        snprintf(line, sizeof(line), "%s%s%s x%u", link, *link ? ", " : "", d->topo->wires[o->first_wires].wire == SHUNT__WIRE_XGMI ? "xGMI" : "NVLink", links);
+        snprintf(line, sizeof(line), "%s%s%s x%u", link, *link ? ", " : "",
+                 d->topo->wires[o->first_wires].wire == SHUNT__WIRE_XGMI ? "xGMI" : "NVLink", links);
     else
         snprintf(line, sizeof(line), "%s", link);
     text(d, b->x + 8, b->y + 47, "small", line, 24);
@@ -251,11 +268,16 @@ static void draw_nic(struct drawing *d, const struct shunt__object *o, const str
     }
     rect(d, b, n->tier >= SHUNT_TOPO_TIER_ISOLATED ? "dead" : n->is_virtual ? "nic soft" : "nic", 6);
     text(d, b->x + 8, b->y + 18, "name", o->pub.name, 18);
-    snprintf(line, sizeof(line), "%s%s%s", n->rate_known ? shunt__print_rate(rate, (double)n->rate) : "speed unknown",
-             n->state == SHUNT_TOPO_NIC_UP ? "" : ", ", n->state == SHUNT_TOPO_NIC_UP ? "" : shunt_topo_nic_state_name(n->state));
+    snprintf(line, sizeof(line), "%s%s%s",
+             n->rate_known ? shunt__print_rate(rate, (double)n->rate) : "speed unknown",
+             n->state == SHUNT_TOPO_NIC_UP ? "" : ", ",
+             n->state == SHUNT_TOPO_NIC_UP ? "" : shunt_topo_nic_state_name(n->state));
     text(d, b->x + 8, b->y + 33, "small", line, 24);
     shunt__print_link(link, o);
-    snprintf(line, sizeof(line), "%s%s%s", n->layer == SHUNT_TOPO_LINK_INFINIBAND ? "InfiniBand" : n->is_virtual && *n->kind ? n->kind : shunt_topo_link_layer_name(n->layer),
+    snprintf(line, sizeof(line), "%s%s%s",
+             n->layer == SHUNT_TOPO_LINK_INFINIBAND ? "InfiniBand"
+             : n->is_virtual && *n->kind            ? n->kind
+                                                    : shunt_topo_link_layer_name(n->layer),
              *link ? ", " : "", link);
     text(d, b->x + 8, b->y + 47, "small", line, 24);
 }
@@ -276,7 +298,8 @@ static void draw_container(struct drawing *d, const struct shunt__object *o, con
         rect(d, b, "numa", 10);
         snprintf(line, sizeof(line), "%s", o->pub.name);
         if (o->memory >= 1ull << 30)
-            snprintf(line + strlen(line), sizeof(line) - strlen(line), ", %.0f GiB", (double)o->memory / (1ull << 30));
+            snprintf(line + strlen(line), sizeof(line) - strlen(line), ", %.0f GiB",
+                     (double)o->memory / (1ull << 30));
         text(d, b->x + PAD, b->y + 19, "name", line, room);
         shunt__print_cpu_list(&cpus, &o->cpus);
         if (threads) {
@@ -295,7 +318,8 @@ static void draw_container(struct drawing *d, const struct shunt__object *o, con
         break;
     default:
         rect(d, b, "switch", 8);
-        snprintf(line, sizeof(line), "%s%s", o->pub.type == SHUNT_TOPO_SWITCH && room > 24 ? "switch " : "", o->pub.name);
+        snprintf(line, sizeof(line), "%s%s", o->pub.type == SHUNT_TOPO_SWITCH && room > 24 ? "switch " : "",
+                 o->pub.name);
         shunt__print_link(link, o);
         if (*link && strlen(line) + strlen(link) + 2 <= room)
             snprintf(line + strlen(line), sizeof(line) - strlen(line), ", %s", link);
@@ -333,8 +357,10 @@ static double alike(const shunt_topo_t *topo, unsigned *links)
         return 0;
     for (unsigned i = 0; i < n; i++)
         for (unsigned k = i + 1; k < n; k++) {
-            shunt_topo_path(topo, &topo->of_type[SHUNT_TOPO_GPU][i]->pub, &topo->of_type[SHUNT_TOPO_GPU][k]->pub, &p);
-            if (p.path_class != SHUNT_TOPO_NVL || (all > 0 && (p.bandwidth < all * 0.99 || p.bandwidth > all * 1.01)))
+            shunt_topo_path(topo, &topo->of_type[SHUNT_TOPO_GPU][i]->pub,
+                            &topo->of_type[SHUNT_TOPO_GPU][k]->pub, &p);
+            if (p.path_class != SHUNT_TOPO_NVL ||
+                (all > 0 && (p.bandwidth < all * 0.99 || p.bandwidth > all * 1.01)))
                 return 0;
             all = p.bandwidth;
             *links = p.links;
@@ -353,21 +379,25 @@ static void draw_wires(struct drawing *d)
             continue;
         /* In one row an arc through the lane below it; from row to row straight down. */
         const struct box *high = a->y <= b->y ? a : b, *low = high == a ? b : a;
-        double x1 = high->x + high->w / 2, y1 = high->y + high->h - 3, x2 = low->x + low->w / 2, y2 = low->y + low->h - 3, sag = 0;
+        double x1 = high->x + high->w / 2, y1 = high->y + high->h - 3, x2 = low->x + low->w / 2,
+               y2 = low->y + low->h - 3, sag = 0;
         if (low->y > high->y + high->h) {
             y2 = low->y;
         } else {
             sag = 12 + (x2 > x1 ? x2 - x1 : x1 - x2) / 16;
             sag = sag > 44 ? 44 : sag;
         }
-        shunt__text_add(d->t, "<path d=\"M%.0f %.0fC%.0f %.0f %.0f %.0f %.0f %.0f\" class=\"line\" stroke-width=\"%.1f\"/>\n", x1, y1, x1, y1 + sag, x2,
-                        y2 + sag, x2, y2, 1.0 + (w->count > 8 ? 4 : w->count * 0.5));
+        shunt__text_add(
+            d->t,
+            "<path d=\"M%.0f %.0fC%.0f %.0f %.0f %.0f %.0f %.0f\" class=\"line\" stroke-width=\"%.1f\"/>\n",
+            x1, y1, x1, y1 + sag, x2, y2 + sag, x2, y2, 1.0 + (w->count > 8 ? 4 : w->count * 0.5));
     }
 }
 
 static double draw_band(struct drawing *d, double y, double width)
 {
-    unsigned links = 0, n = d->topo->n_of_type[SHUNT_TOPO_GPU], switches = d->topo->n_of_type[SHUNT_TOPO_NVSWITCH];
+    unsigned links = 0, n = d->topo->n_of_type[SHUNT_TOPO_GPU],
+             switches = d->topo->n_of_type[SHUNT_TOPO_NVSWITCH];
     double bandwidth = alike(d->topo, &links);
     char text_line[160], b[32];
     struct box band = {PAD, y, width - 2 * PAD, 30, 1};
@@ -377,11 +407,12 @@ static double draw_band(struct drawing *d, double y, double width)
     d->band = 1;
     rect(d, &band, "band", 8);
     if (switches)
-        snprintf(text_line, sizeof(text_line), "NVLink: %u GPUs through %u NVSwitch%s, x%u, %s each way", n, switches, switches > 1 ? "es" : "", links,
-                 shunt__print_bandwidth(b, bandwidth));
+        snprintf(text_line, sizeof(text_line), "NVLink: %u GPUs through %u NVSwitch%s, x%u, %s each way", n,
+                 switches, switches > 1 ? "es" : "", links, shunt__print_bandwidth(b, bandwidth));
     else
         snprintf(text_line, sizeof(text_line), "%s: each of %u GPUs with each other, x%u, %s each way",
-                 d->topo->wires[0].wire == SHUNT__WIRE_XGMI ? "xGMI" : "NVLink", n, links, shunt__print_bandwidth(b, bandwidth));
+                 d->topo->wires[0].wire == SHUNT__WIRE_XGMI ? "xGMI" : "NVLink", n, links,
+                 shunt__print_bandwidth(b, bandwidth));
     text(d, band.x + 12, band.y + 20, "bandtext", text_line, (unsigned)(band.w / 6.5));
     return y + 30 + GAP;
 }
@@ -390,8 +421,14 @@ static double draw_band(struct drawing *d, double y, double width)
 static double draw_table(struct drawing *d, double y, double width)
 {
     static const char *const classes[] = {"loc", "nvl", "pix", "pxb", "phb", "node", "sys", "net"};
-    static const char *const says[] = {"", "", "PIX at most one switch", "PXB several switches", "PHB through the CPU", "NODE two host bridges",
-                                       "SYS between NUMA nodes", ""};
+    static const char *const says[] = {"",
+                                       "",
+                                       "PIX at most one switch",
+                                       "PXB several switches",
+                                       "PHB through the CPU",
+                                       "NODE two host bridges",
+                                       "SYS between NUMA nodes",
+                                       ""};
     const struct shunt__object *nic[32];
     unsigned gpus = d->topo->n_of_type[SHUNT_TOPO_GPU], nics = 0;
     const double cell_w = 46, cell_h = 21, left = 110;
@@ -444,16 +481,50 @@ static double draw_table(struct drawing *d, double y, double width)
 
 static const char style[] =
     "<style>\n"
-    "text{font:11px 'DejaVu Sans',Verdana,Helvetica,Arial,sans-serif;fill:#3b4351}.title{font-size:18px;font-weight:bold;fill:#14171c}\n"
-    ".name{font-size:12.5px;font-weight:bold;fill:#14171c}.middle,.celltext{text-anchor:middle}.celltext{font-size:10px;font-weight:bold;fill:#14171c}\n"
-    ".bandtext{font-weight:bold;fill:#3d1d63}.page{fill:#fff}.package{fill:#f4f6f9;stroke:#aab4c3}.numa{fill:#e6edf7;stroke:#8fa5c6}\n"
-    ".switch{fill:#fff;stroke:#7d8794}.gpu{fill:#cdeac4;stroke:#4d8b3d}.nic{fill:#fde2b3;stroke:#b97f1c}.soft{stroke-dasharray:4 3}\n"
-    ".dead{fill:#eceef0;stroke:#9aa1ab;stroke-dasharray:4 3}.wire{fill:#8a52c4}.band{fill:#e6d8f5;stroke:#8a52c4}\n"
-    ".line{fill:none;stroke:#8a52c4;stroke-opacity:.75}.pix{fill:#9bd68c}.pxb{fill:#cbe59a}.phb{fill:#f7e08f}.node{fill:#f7c58a}.sys{fill:#f2a89a}.nvl{fill:#cfb2ec}\n"
-    "@media (prefers-color-scheme:dark){text{fill:#b9c2cf}.title,.name{fill:#f2f4f7}.celltext{fill:#0d0f12}.bandtext{fill:#ecdcff}\n"
-    ".page{fill:#14171c}.package{fill:#1c2027;stroke:#566174}.numa{fill:#202a3a;stroke:#50688f}.switch{fill:#14171c;stroke:#79849a}\n"
-    ".gpu{fill:#24452a;stroke:#66b356}.nic{fill:#4b3714;stroke:#d79d3c}.dead{fill:#23262b;stroke:#6a717c}.wire{fill:#a878e0}\n"
-    ".band{fill:#36234d;stroke:#a878e0}.line{stroke:#b48ae8}.pix{fill:#6cb35d}.pxb{fill:#9fbf62}.phb{fill:#d1b752}.node{fill:#d0965a}.sys{fill:#cc7565}}\n"
+    "text{font:11px 'DejaVu Sans',Verdana,Helvetica,Arial,sans-serif;fill:#3b4351}\n"
+    ".title{font-size:18px;font-weight:bold;fill:#14171c}\n"
+    ".name{font-size:12.5px;font-weight:bold;fill:#14171c}\n"
+    ".middle,.celltext{text-anchor:middle}\n"
+    ".celltext{font-size:10px;font-weight:bold;fill:#14171c}\n"
+    ".bandtext{font-weight:bold;fill:#3d1d63}\n"
+    ".page{fill:#fff}\n"
+    ".package{fill:#f4f6f9;stroke:#aab4c3}\n"
+    ".numa{fill:#e6edf7;stroke:#8fa5c6}\n"
+    ".switch{fill:#fff;stroke:#7d8794}\n"
+    ".gpu{fill:#cdeac4;stroke:#4d8b3d}\n"
+    ".nic{fill:#fde2b3;stroke:#b97f1c}\n"
+    ".soft{stroke-dasharray:4 3}\n"
+    ".dead{fill:#eceef0;stroke:#9aa1ab;stroke-dasharray:4 3}\n"
+    ".wire{fill:#8a52c4}\n"
+    ".band{fill:#e6d8f5;stroke:#8a52c4}\n"
+    ".line{fill:none;stroke:#8a52c4;stroke-opacity:.75}\n"
+    ".pix{fill:#9bd68c}\n"
+    ".pxb{fill:#cbe59a}\n"
+    ".phb{fill:#f7e08f}\n"
+    ".node{fill:#f7c58a}\n"
+    ".sys{fill:#f2a89a}\n"
+    ".nvl{fill:#cfb2ec}\n"
+    "@media (prefers-color-scheme: dark) {\n"
+    "text{fill:#b9c2cf}\n"
+    ".title,.name{fill:#f2f4f7}\n"
+    ".celltext{fill:#0d0f12}\n"
+    ".bandtext{fill:#ecdcff}\n"
+    ".page{fill:#14171c}\n"
+    ".package{fill:#1c2027;stroke:#566174}\n"
+    ".numa{fill:#202a3a;stroke:#50688f}\n"
+    ".switch{fill:#14171c;stroke:#79849a}\n"
+    ".gpu{fill:#24452a;stroke:#66b356}\n"
+    ".nic{fill:#4b3714;stroke:#d79d3c}\n"
+    ".dead{fill:#23262b;stroke:#6a717c}\n"
+    ".wire{fill:#a878e0}\n"
+    ".band{fill:#36234d;stroke:#a878e0}\n"
+    ".line{stroke:#b48ae8}\n"
+    ".pix{fill:#6cb35d}\n"
+    ".pxb{fill:#9fbf62}\n"
+    ".phb{fill:#d1b752}\n"
+    ".node{fill:#d0965a}\n"
+    ".sys{fill:#cc7565}\n"
+    "}\n"
     "</style>\n";
 
 static void title(struct drawing *d, char *out, size_t size)
@@ -463,7 +534,9 @@ static void title(struct drawing *d, char *out, size_t size)
     static const struct {
         shunt_topo_type_t type;
         const char *one, *many;
-    } counts[] = {{SHUNT_TOPO_NUMA, "NUMA node", "NUMA nodes"}, {SHUNT_TOPO_GPU, "GPU", "GPUs"}, {SHUNT_TOPO_NIC, "NIC", "NICs"}};
+    } counts[] = {{SHUNT_TOPO_NUMA, "NUMA node", "NUMA nodes"},
+                  {SHUNT_TOPO_GPU, "GPU", "GPUs"},
+                  {SHUNT_TOPO_NIC, "NIC", "NICs"}};
 
     for (int i = 0; i < 3 && n < size; i++)
         if (t->n_of_type[counts[i].type])
@@ -479,8 +552,11 @@ shunt_status_t shunt__export_svg(const shunt_topo_t *topo, struct shunt__text *t
     double width, height;
     unsigned links = 0;
 
-    if (topo->n_of_type[SHUNT_TOPO_GPU] + topo->n_of_type[SHUNT_TOPO_NIC] + topo->n_of_type[SHUNT_TOPO_DEVICE] > 2 * MOST_CARDS + 1000)
-        return shunt__fail(SHUNT_ERR_LIMIT, "a picture of more than %d devices shows nothing", 2 * MOST_CARDS + 1000);
+    if (topo->n_of_type[SHUNT_TOPO_GPU] + topo->n_of_type[SHUNT_TOPO_NIC] +
+            topo->n_of_type[SHUNT_TOPO_DEVICE] >
+        2 * MOST_CARDS + 1000)
+        return shunt__fail(SHUNT_ERR_LIMIT, "a picture of more than %d devices shows nothing",
+                           2 * MOST_CARDS + 1000);
     d.box = calloc(topo->n_all, sizeof(*d.box));
     d.hidden = calloc(topo->n_all, sizeof(*d.hidden));
     if (!d.box || !d.hidden) {
@@ -504,8 +580,10 @@ shunt_status_t shunt__export_svg(const shunt_topo_t *topo, struct shunt__text *t
     d.cards = 1;
     each(&d, topo->host, draw, (void *)(uintptr_t)topo->host);
     height = draw_table(&d, height, width) + 8;
-    shunt__text_add(t, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\">\n%s", width, height, width, height,
-                    style);
+    shunt__text_add(t,
+                    "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" "
+                    "height=\"%.0f\">\n%s",
+                    width, height, width, height, style);
     shunt__text_add(t, "<rect width=\"100%%\" height=\"100%%\" class=\"page\"/>\n");
     if (body.p)
         shunt__text_bytes(t, body.p, body.n);

@@ -42,7 +42,9 @@ static void add_wires(const shunt_topo_t *topo, struct shunt__text *t, const str
     w = topo->wires + o->first_wires;
     if (o->n_wires <= 4 && w->to->pub.type != SHUNT_TOPO_NVSWITCH) {
         for (unsigned i = 0; i < o->n_wires; i++)
-            shunt__text_add(t, "%s%s x%u to %s", i ? "," : ", ", i && w[i].wire == w[0].wire ? "" : kinds[w[i].wire], w[i].count, w[i].to->pub.name);
+            shunt__text_add(t, "%s%s x%u to %s", i ? "," : ", ",
+                            i && w[i].wire == w[0].wire ? "" : kinds[w[i].wire], w[i].count,
+                            w[i].to->pub.name);
         return;
     }
     for (unsigned i = 0; i < o->n_wires; i++) {
@@ -64,7 +66,8 @@ static void add_object(const shunt_topo_t *topo, struct shunt__text *t, const st
     char link[32], rate[32], address[64], pci[32] = "";
 
     if (o->pub.pci)
-        snprintf(pci, sizeof(pci), "%04x:%02x:%02x.%x", o->pci.domain, o->pci.bus, o->pci.device, o->pci.function);
+        snprintf(pci, sizeof(pci), "%04x:%02x:%02x.%x", o->pci.domain, o->pci.bus, o->pci.device,
+                 o->pci.function);
     switch (o->pub.type) {
     case SHUNT_TOPO_PACKAGE:
         shunt__text_add(t, "%s", o->pub.name);
@@ -106,8 +109,11 @@ static void add_object(const shunt_topo_t *topo, struct shunt__text *t, const st
         break;
     }
     default:
-        shunt__text_add(t, "%s%s", o->pub.type == SHUNT_TOPO_SWITCH ? "PCI switch " : o->pub.type == SHUNT_TOPO_DEVICE ? "PCI device "
-                        : o->pub.type == SHUNT_TOPO_NVSWITCH && o->pub.pci ? "NVSwitch " : "",
+        shunt__text_add(t, "%s%s",
+                        o->pub.type == SHUNT_TOPO_SWITCH                   ? "PCI switch "
+                        : o->pub.type == SHUNT_TOPO_DEVICE                 ? "PCI device "
+                        : o->pub.type == SHUNT_TOPO_NVSWITCH && o->pub.pci ? "NVSwitch "
+                                                                           : "",
                         o->pub.name);
         if (*shunt__print_link(link, o))
             shunt__text_add(t, ", %s", link);
@@ -123,7 +129,8 @@ static int shown(const struct shunt__object *o)
 {
     if (o->pub.type == SHUNT_TOPO_PACKAGE)
         return o->child != NULL;
-    return (o->pub.type != SHUNT_TOPO_BRIDGE || (o->is_host_bridge && strncmp(o->pub.name, "beside ", 7) == 0)) &&
+    return (o->pub.type != SHUNT_TOPO_BRIDGE ||
+            (o->is_host_bridge && strncmp(o->pub.name, "beside ", 7) == 0)) &&
            !(o->pub.type == SHUNT_TOPO_SWITCH && o->same_chip);
 }
 
@@ -142,7 +149,8 @@ static unsigned collect(const struct shunt__object *within, const struct shunt__
     return n;
 }
 
-static void add_tree(const shunt_topo_t *topo, struct shunt__text *t, const struct shunt__object *within, char *prefix, size_t len)
+static void add_tree(const shunt_topo_t *topo, struct shunt__text *t, const struct shunt__object *within,
+                     char *prefix, size_t len)
 {
     unsigned n = collect(within, NULL);
     const struct shunt__object **list = malloc((n + 1) * sizeof(*list));
@@ -164,8 +172,8 @@ static void add_tree(const shunt_topo_t *topo, struct shunt__text *t, const stru
     free(list);
 }
 
-static void add_count(struct shunt__text *t, const shunt_topo_t *topo, shunt_topo_type_t type, const char *one, const char *many,
-                      const char **comma)
+static void add_count(struct shunt__text *t, const shunt_topo_t *topo, shunt_topo_type_t type,
+                      const char *one, const char *many, const char **comma)
 {
     unsigned n = topo->n_of_type[type];
 
@@ -183,7 +191,8 @@ static void add_nearest(const shunt_topo_t *topo, struct shunt__text *t)
     shunt_topo_path_t path, last_path = {.path_class = SHUNT_TOPO_NET};
     char bandwidth[32];
 
-    if (!count || !topo->n_of_type[SHUNT_TOPO_NIC] || (uint64_t)count * topo->n_of_type[SHUNT_TOPO_NIC] > MOST_PAIRS)
+    if (!count || !topo->n_of_type[SHUNT_TOPO_NIC] ||
+        (uint64_t)count * topo->n_of_type[SHUNT_TOPO_NIC] > MOST_PAIRS)
         return;
     shunt__text_add(t, "\nNearest NICs\n");
     for (unsigned i = 0; i <= count; i++) {
@@ -195,7 +204,8 @@ static void add_nearest(const shunt_topo_t *topo, struct shunt__text *t)
             if (n)
                 shunt_topo_path(topo, &topo->of_type[SHUNT_TOPO_GPU][i]->pub, nic[0], &path);
         }
-        int same = i < count && i && n == n_last && path.path_class == last_path.path_class && path.bandwidth == last_path.bandwidth &&
+        int same = i < count && i && n == n_last && path.path_class == last_path.path_class &&
+                   path.bandwidth == last_path.bandwidth &&
                    memcmp(nic, last, (n < 8 ? n : 8) * sizeof(*nic)) == 0;
         if (i && !same) {
             shunt__text_add(t, "  %s", topo->of_type[SHUNT_TOPO_GPU][first]->pub.name);
@@ -294,7 +304,9 @@ shunt_status_t shunt__export_matrix(const shunt_topo_t *topo, struct shunt__text
     char name[16], cell[16];
 
     if (n > MOST_ENDS)
-        return shunt__fail(SHUNT_ERR_LIMIT, "a matrix of %u GPUs and NICs is too large to be read; the limit is %d", n, MOST_ENDS);
+        return shunt__fail(SHUNT_ERR_LIMIT,
+                           "a matrix of %u GPUs and NICs is too large to be read; the limit is %d", n,
+                           MOST_ENDS);
     if (!n) {
         shunt__text_add(t, "No GPU and no NIC.\n");
         return SHUNT_OK;
@@ -334,7 +346,9 @@ shunt_status_t shunt__export_matrix(const shunt_topo_t *topo, struct shunt__text
             continue;
         shunt__text_add(t, "%s  %s = %s\n", legend++ ? "" : "\n", name, list[i]->pub.name);
     }
-    shunt__text_add(t, "\n  X    itself\n  NVL# NVLink, xGMI or C2C, # links\n  PIX  at most one PCI switch\n  PXB  several PCI switches\n"
-                       "  PHB  a PCI host bridge (the CPU)\n  NODE two host bridges of one NUMA node\n  SYS  between NUMA nodes\n");
+    shunt__text_add(t, "\n  X    itself\n  NVL# NVLink, xGMI or C2C, # links\n  PIX  at most one PCI "
+                       "switch\n  PXB  several PCI switches\n"
+                       "  PHB  a PCI host bridge (the CPU)\n  NODE two host bridges of one NUMA node\n  SYS  "
+                       "between NUMA nodes\n");
     return SHUNT_OK;
 }

@@ -84,8 +84,10 @@ static shunt_status_t parse_words(const char *setting, const char *text, int por
             if (colon) {
                 port = strtoul(colon + 1, &end, 10);
                 if (end == colon + 1 || end != text + len || port < 1 || port > 255)
-                    return shunt__fail(SHUNT_ERR_INVALID, "%s: in \"%.*s\" a port number from 1 to 255 was expected after the colon",
-                                       setting, (int)len, text);
+                    return shunt__fail(
+                        SHUNT_ERR_INVALID,
+                        "%s: in \"%.*s\" a port number from 1 to 255 was expected after the colon", setting,
+                        (int)len, text);
                 len = (size_t)(colon - text);
             }
             out->word[out->n].text = text;
@@ -95,7 +97,8 @@ static shunt_status_t parse_words(const char *setting, const char *text, int por
         text = next;
     }
     if (!out->n)
-        return shunt__fail(SHUNT_ERR_INVALID, "%s is set, but names no NIC: unset it to let topology decide", setting);
+        return shunt__fail(SHUNT_ERR_INVALID, "%s is set, but names no NIC: unset it to let topology decide",
+                           setting);
     return SHUNT_OK;
 }
 
@@ -128,7 +131,8 @@ static int has_family(const shunt_topo_nic_t *nic, sa_family_t family)
 /* Whether bytes could flow through it right now, whatever it is; NULL, or what is missing. */
 static const char *missing(const struct choice *c, const shunt_topo_nic_t *nic)
 {
-    int needs_address = nic->ifindex && (c->opt->no_rdma || !nic->rdma || nic->layer != SHUNT_TOPO_LINK_INFINIBAND);
+    int needs_address = nic->ifindex &&
+                        (c->opt->no_rdma || !nic->rdma || nic->layer != SHUNT_TOPO_LINK_INFINIBAND);
 
     if (nic->state == SHUNT_TOPO_NIC_DOWN)
         return "it is down";
@@ -143,8 +147,8 @@ static const char *missing(const struct choice *c, const shunt_topo_nic_t *nic)
     return NULL;
 }
 
-static void set(struct choice *c, shunt_topo_rail_t *r, shunt_topo_rail_state_t state, const char *fmt, const char *a,
-                const char *b)
+static void set(struct choice *c, shunt_topo_rail_t *r, shunt_topo_rail_state_t state, const char *fmt,
+                const char *a, const char *b)
 {
     r->state = state;
     r->reason = shunt__arena_print(c->arena, fmt, a, b);
@@ -165,7 +169,8 @@ static void list_existing(const struct choice *c, char *text, size_t size)
     *text = 0;
     for (unsigned i = 0; i < c->out->n; i++) {
         const shunt_topo_nic_t *nic = c->rail[i].nic;
-        int unmatched = c->rail[i].state == SHUNT_TOPO_RAIL_UNUSED && c->out->decided_by; /* that goes without saying */
+        int unmatched = c->rail[i].state == SHUNT_TOPO_RAIL_UNUSED &&
+                        c->out->decided_by; /* that goes without saying */
         if (!nic)
             continue;
         int m = snprintf(text + n, size - n, "%s%s%s%s (%s)", n ? ", " : "", nic->name,
@@ -189,8 +194,10 @@ static shunt_status_t nothing(const struct choice *c, const char *setting, const
     c->out->decided_by = setting;
     list_existing(c, what, sizeof(what));
     if (setting)
-        return shunt__fail(SHUNT_ERR_NOT_FOUND, "%s=%.100s leaves no usable NIC; there is: %s", setting, value, what);
-    return shunt__fail(SHUNT_ERR_NOT_FOUND, "no usable NIC (SHUNT_RAILS=NAME would force one); there is: %s", what);
+        return shunt__fail(SHUNT_ERR_NOT_FOUND, "%s=%.100s leaves no usable NIC; there is: %s", setting,
+                           value, what);
+    return shunt__fail(SHUNT_ERR_NOT_FOUND, "no usable NIC (SHUNT_RAILS=NAME would force one); there is: %s",
+                       what);
 }
 
 /* SHUNT_RAILS=a,b: exactly these, in this order; what can't be used now may come later. */
@@ -216,7 +223,8 @@ static shunt_status_t take_named(struct choice *c, const struct words *w)
         r->port = w->word[k].port ? w->word[k].port : found ? found->nic->rdma_port : 0;
         const char *lacks = found ? missing(c, found->nic) : "there is no such NIC";
         if (lacks)
-            set(c, r, SHUNT_TOPO_RAIL_ABSENT, "named by SHUNT_RAILS, but %s now; may come later%s", lacks, "");
+            set(c, r, SHUNT_TOPO_RAIL_ABSENT, "named by SHUNT_RAILS, but %s now; may come later%s", lacks,
+                "");
         else
             set(c, r, SHUNT_TOPO_RAIL_USED, "named by SHUNT_RAILS%s%s", "", "");
         r++;
@@ -244,7 +252,8 @@ static void list_all(struct choice *c)
 {
     for (unsigned i = 0; i < c->topo->n_of_type[SHUNT_TOPO_NIC]; i++) {
         const shunt_topo_object_t *o = &c->topo->of_type[SHUNT_TOPO_NIC][i]->pub;
-        c->rail[i] = (shunt_topo_rail_t){.name = o->nic->name, .object = o, .nic = o->nic, .port = o->nic->rdma_port};
+        c->rail[i] = (shunt_topo_rail_t){
+            .name = o->nic->name, .object = o, .nic = o->nic, .port = o->nic->rdma_port};
     }
     c->out->n = c->topo->n_of_type[SHUNT_TOPO_NIC];
 }
@@ -271,7 +280,8 @@ static void filter(struct choice *c, const char *setting, const struct words *w,
         else if (in) {
             const char *lacks = missing(c, r->nic);
             if (lacks)
-                set(c, r, SHUNT_TOPO_RAIL_ABSENT, "matched by %s, but %s now; may come later", setting, lacks);
+                set(c, r, SHUNT_TOPO_RAIL_ABSENT, "matched by %s, but %s now; may come later", setting,
+                    lacks);
             else
                 set(c, r, SHUNT_TOPO_RAIL_USED, "matched by %s%s", setting, "");
         }
@@ -283,8 +293,8 @@ static unsigned count_open(const struct choice *c, int rdma_only)
     unsigned n = 0;
 
     for (unsigned i = 0; i < c->out->n; i++)
-        n += open(&c->rail[i]) && !missing(c, c->rail[i].nic) && c->rail[i].nic->tier < SHUNT_TOPO_TIER_UNUSABLE &&
-             (!rdma_only || c->rail[i].nic->rdma);
+        n += open(&c->rail[i]) && !missing(c, c->rail[i].nic) &&
+             c->rail[i].nic->tier < SHUNT_TOPO_TIER_UNUSABLE && (!rdma_only || c->rail[i].nic->rdma);
     return n;
 }
 
@@ -305,7 +315,8 @@ static void take_best(struct choice *c)
     int rdma = !c->opt->no_rdma && count_open(c, 1);
 
     for (unsigned i = 0; i < c->out->n; i++)
-        if (open(&c->rail[i]) && !missing(c, c->rail[i].nic) && (!rdma || c->rail[i].nic->rdma) && c->rail[i].nic->tier < best)
+        if (open(&c->rail[i]) && !missing(c, c->rail[i].nic) && (!rdma || c->rail[i].nic->rdma) &&
+            c->rail[i].nic->tier < best)
             best = c->rail[i].nic->tier;
     for (unsigned i = 0; i < c->out->n; i++) {
         shunt_topo_rail_t *r = &c->rail[i];
@@ -328,11 +339,14 @@ static void take_best(struct choice *c)
         if (!open(r))
             continue;
         /* A virtual NIC's rate is somebody's setting, which may change while the job runs. */
-        if (fastest && !r->nic->is_virtual && r->nic->rate_known && r->nic->rate * SLOWEST_SHARE < fastest->nic->rate)
-            set(c, r, SHUNT_TOPO_RAIL_UNUSED, "%s: under a tenth of the fastest (name it in SHUNT_RAILS to use it)%s",
+        if (fastest && !r->nic->is_virtual && r->nic->rate_known &&
+            r->nic->rate * SLOWEST_SHARE < fastest->nic->rate)
+            set(c, r, SHUNT_TOPO_RAIL_UNUSED,
+                "%s: under a tenth of the fastest (name it in SHUNT_RAILS to use it)%s",
                 describe_rate(c, r->nic), "");
         else
-            set(c, r, SHUNT_TOPO_RAIL_USED, r->nic->rate_known ? "%s, %s" : "%s", r->nic->reason, describe_rate(c, r->nic));
+            set(c, r, SHUNT_TOPO_RAIL_USED, r->nic->rate_known ? "%s, %s" : "%s", r->nic->reason,
+                describe_rate(c, r->nic));
     }
 }
 
@@ -375,7 +389,8 @@ static shunt_status_t choose(struct choice *c)
         setting = "SHUNT_RAILS";
         value = opt->rails;
         if (!w.exclude) {
-            c->rail = shunt__arena_get(c->arena, (w.n + c->topo->n_of_type[SHUNT_TOPO_NIC] + 1) * sizeof(*c->rail));
+            c->rail = shunt__arena_get(c->arena,
+                                       (w.n + c->topo->n_of_type[SHUNT_TOPO_NIC] + 1) * sizeof(*c->rail));
             if (c->arena->failed)
                 return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory for the list of rails");
             st = take_named(c, &w);
@@ -411,11 +426,13 @@ static shunt_status_t choose(struct choice *c)
         }
         if (setting && !count_used(c))
             return nothing(c, setting, value);
-        /* A list of wanted ones has decided alone; after exclusions and without a setting the rest is judged. */
+        /* A list of wanted ones has decided alone; after exclusions and without a setting the rest is judged.
+         */
         int wanted_only = setting && strcmp(setting, "SHUNT_RAILS") && !w.exclude;
         for (unsigned i = 0; wanted_only && i < c->out->n; i++)
             if (open(&c->rail[i]))
-                set(c, &c->rail[i], SHUNT_TOPO_RAIL_UNUSED, "%s; %s decides", c->rail[i].nic->reason, setting);
+                set(c, &c->rail[i], SHUNT_TOPO_RAIL_UNUSED, "%s; %s decides", c->rail[i].nic->reason,
+                    setting);
         take_best(c);
         qsort(c->rail, c->out->n, sizeof(*c->rail), by_state_then_name);
     }
@@ -442,7 +459,8 @@ shunt_status_t shunt_topo_rails(const shunt_topo_t *topo, const shunt_topo_rails
     shunt_topo_rails_options_init(&opt);
     if (options) {
         if (options->size < sizeof(size_t) || options->size > 4096)
-            return shunt__fail(SHUNT_ERR_INVALID, "shunt_topo_rails: options->size is not sizeof(shunt_topo_rails_options_t)");
+            return shunt__fail(SHUNT_ERR_INVALID,
+                               "shunt_topo_rails: options->size is not sizeof(shunt_topo_rails_options_t)");
         memset(&opt, 0, sizeof(opt));
         memcpy(&opt, options, options->size < sizeof(opt) ? options->size : sizeof(opt));
     }
@@ -457,7 +475,9 @@ shunt_status_t shunt_topo_rails(const shunt_topo_t *topo, const shunt_topo_rails
     }
     for (unsigned i = 0; i < own->pub.n; i++)
         shunt__log(SHUNT__LOG_INFO, "NIC %s %s: %s", own->pub.rail[i].name,
-                   i < own->pub.n_used ? "is a rail" : i < own->pub.n_used + own->pub.n_absent ? "is absent" : "is not used",
+                   i < own->pub.n_used                       ? "is a rail"
+                   : i < own->pub.n_used + own->pub.n_absent ? "is absent"
+                                                             : "is not used",
                    own->pub.rail[i].reason);
     *rails = &own->pub;
     return SHUNT_OK;

@@ -199,7 +199,8 @@ static void settle_nodes(struct reader *r)
 {
     for (unsigned i = 0; i < r->n_places; i++) {
         struct shunt__object *numa = r->place[i], *package = NULL;
-        if (numa->pub.type != SHUNT_TOPO_NUMA || numa->parent != r->topo->host || !shunt__cpus_count(&numa->cpus))
+        if (numa->pub.type != SHUNT_TOPO_NUMA || numa->parent != r->topo->host ||
+            !shunt__cpus_count(&numa->cpus))
             continue;
         for (unsigned k = 0; k < r->n_places && !package; k++) {
             struct shunt__object *o = r->place[k];
@@ -216,7 +217,8 @@ static void settle_nodes(struct reader *r)
 
 /* ---- pass 2: the PCI trees and what hangs in them ---- */
 
-/* Where devices go that hwloc hangs below `x`: its NUMA node if it has but one, else its package, else the host. */
+/* Where devices go that hwloc hangs below `x`: its NUMA node if it has but one, else its package, else the
+ * host. */
 static struct shunt__object *locate(struct reader *r, const struct shunt__xml *x)
 {
     struct shunt__cpus here = cpuset(r, x, "cpuset"), nodes = cpuset(r, x, "nodeset");
@@ -237,7 +239,8 @@ static struct shunt__object *locate(struct reader *r, const struct shunt__xml *x
     return best ? best : package ? package : r->topo->host;
 }
 
-/* The lanes and speed whose product is nearest to a rate after encoding, GB/s; many lanes before high speed. */
+/* The lanes and speed whose product is nearest to a rate after encoding, GB/s; many lanes before high speed.
+ */
 static void guess_link(shunt_topo_pci_t *pci, double gb)
 {
     static const uint32_t speeds[] = {2500, 5000, 8000, 16000, 32000, 64000};
@@ -272,7 +275,8 @@ static int read_pci(const struct shunt__xml *x, shunt_topo_pci_t *pci)
 
     if (!bus || shunt__pci_parse(bus, pci))
         return -1;
-    if (type && sscanf(type, "%4x [%4x:%4x] [%4x:%4x]", &class, &vendor, &product, &sub_vendor, &sub_product) == 5) {
+    if (type &&
+        sscanf(type, "%4x [%4x:%4x] [%4x:%4x]", &class, &vendor, &product, &sub_vendor, &sub_product) == 5) {
         pci->class_id = (class & 0xffff) << 8;
         pci->vendor = (uint16_t)vendor;
         pci->product = (uint16_t)product;
@@ -304,7 +308,8 @@ static void fill_gpu(struct reader *r, struct shunt__object *o, const struct shu
     unsigned best = 5;
 
     for (const struct shunt__xml *c = x->child; c; c = c->next) {
-        const char *name = os_kind(r, c) == OS_GPU ? shunt__xml_get(c, "name") : NULL, *model = info(c, "GPUModel");
+        const char *name = os_kind(r, c) == OS_GPU ? shunt__xml_get(c, "name") : NULL,
+                   *model = info(c, "GPUModel");
         for (unsigned d = 0; name && d < best; d++) {
             size_t len = strlen(drivers[d]);
             if (strncmp(name, drivers[d], len) == 0 && name[len] >= '0' && name[len] <= '9') {
@@ -329,12 +334,14 @@ static void fill_gpu(struct reader *r, struct shunt__object *o, const struct shu
 /* Vendors of the chips that draw a server's console. */
 static int draws_console(const shunt_topo_pci_t *p)
 {
-    return p->class_id >> 8 == 0x0300 && (p->vendor == 0x102b || p->vendor == 0x1a03 || p->vendor == 0x1013 || p->vendor == 0x1234 ||
-                                          p->vendor == 0x15ad || p->vendor == 0x1af4 || p->vendor == 0x1b36 || p->vendor == 0x18ca ||
-                                          (p->vendor == 0x1002 && (p->product == 0x515e || p->product == 0x4752)));
+    return p->class_id >> 8 == 0x0300 &&
+           (p->vendor == 0x102b || p->vendor == 0x1a03 || p->vendor == 0x1013 || p->vendor == 0x1234 ||
+            p->vendor == 0x15ad || p->vendor == 0x1af4 || p->vendor == 0x1b36 || p->vendor == 0x18ca ||
+            (p->vendor == 0x1002 && (p->product == 0x515e || p->product == 0x4752)));
 }
 
-static void add_gpu(struct reader *r, struct shunt__object *parent, const struct shunt__xml *x, const shunt_topo_pci_t *pci)
+static void add_gpu(struct reader *r, struct shunt__object *parent, const struct shunt__xml *x,
+                    const shunt_topo_pci_t *pci)
 {
     struct shunt__object *o = shunt__topo_add(r->topo, parent, SHUNT_TOPO_GPU, NULL);
 
@@ -374,7 +381,8 @@ static void fill_nic(struct reader *r, struct shunt__object *o, const struct shu
 }
 
 /* "HCA port" infos are rare: RDMA devices of a PCI function are matched to its interfaces in order. */
-static void add_nics(struct reader *r, struct shunt__object *parent, const struct shunt__xml *x, const shunt_topo_pci_t *pci)
+static void add_nics(struct reader *r, struct shunt__object *parent, const struct shunt__xml *x,
+                     const shunt_topo_pci_t *pci)
 {
     shunt_topo_t *t = r->topo;
     const char *rdma = NULL, *address;
@@ -402,8 +410,9 @@ static void add_nics(struct reader *r, struct shunt__object *parent, const struc
             o->u.nic->rdma_port = ++port;
         }
         address = info(c, "Address"); /* InfiniBand's has 20 bytes */
-        o->u.nic->layer = pci->class_id >> 8 == 0x0207 || (address && strlen(address) > 40) ? SHUNT_TOPO_LINK_INFINIBAND
-                                                                                         : SHUNT_TOPO_LINK_ETHERNET;
+        o->u.nic->layer = pci->class_id >> 8 == 0x0207 || (address && strlen(address) > 40)
+                              ? SHUNT_TOPO_LINK_INFINIBAND
+                              : SHUNT_TOPO_LINK_ETHERNET;
         fill_nic(r, o, c);
     }
     if (nets || rdma)
@@ -428,10 +437,12 @@ static int has_os(const struct reader *r, const struct shunt__xml *x, enum os_ki
     return 0;
 }
 
-static void second_pass(struct reader *r, const struct shunt__xml *x, struct shunt__object *parent, unsigned bridges);
+static void second_pass(struct reader *r, const struct shunt__xml *x, struct shunt__object *parent,
+                        unsigned bridges);
 
 /* Bridges that lead to nothing that matters are taken back by the caller. */
-static void add_bridge(struct reader *r, const struct shunt__xml *x, struct shunt__object *parent, unsigned bridges)
+static void add_bridge(struct reader *r, const struct shunt__xml *x, struct shunt__object *parent,
+                       unsigned bridges)
 {
     const char *kind = shunt__xml_get(x, "bridge_type");
     int host_bridge = kind && strncmp(kind, "0-", 2) == 0;
@@ -439,8 +450,11 @@ static void add_bridge(struct reader *r, const struct shunt__xml *x, struct shun
     int bad = read_pci(x, &pci);
     struct shunt__object *o;
 
-    /* Below a host bridge ports and switches alternate: root port, upstream port of a switch, downstream port, ... */
-    o = shunt__topo_add(r->topo, parent, !host_bridge && bridges % 2 == 0 && bridges ? SHUNT_TOPO_SWITCH : SHUNT_TOPO_BRIDGE, NULL);
+    /* Below a host bridge ports and switches alternate: root port, upstream port of a switch, downstream
+     * port, ... */
+    o = shunt__topo_add(r->topo, parent,
+                        !host_bridge && bridges % 2 == 0 && bridges ? SHUNT_TOPO_SWITCH : SHUNT_TOPO_BRIDGE,
+                        NULL);
     if (!o)
         return;
     if (host_bridge) {
@@ -455,7 +469,8 @@ static void add_bridge(struct reader *r, const struct shunt__xml *x, struct shun
         second_pass(r, c, o, host_bridge ? 1 : bridges + 1);
 }
 
-static void second_pass(struct reader *r, const struct shunt__xml *x, struct shunt__object *parent, unsigned bridges)
+static void second_pass(struct reader *r, const struct shunt__xml *x, struct shunt__object *parent,
+                        unsigned bridges)
 {
     shunt_topo_pci_t pci = {0};
     const char *subtype = shunt__xml_get(x, "subtype");
@@ -484,7 +499,8 @@ static void second_pass(struct reader *r, const struct shunt__xml *x, struct shu
         }
     } else if (os_kind(r, x) == OS_NET && !bridges) { /* not on PCI: virtual, or another bus */
         const char *name = shunt__xml_get(x, "name");
-        struct shunt__object *o = shunt__topo_add(r->topo, parent, SHUNT_TOPO_NIC, name && *name ? name : NULL);
+        struct shunt__object *o = shunt__topo_add(r->topo, parent, SHUNT_TOPO_NIC,
+                                                  name && *name ? name : NULL);
         if (!o)
             return;
         o->u.nic->name = o->pub.name;
@@ -513,8 +529,8 @@ static struct shunt__object *by_gp(const struct reader *r, unsigned long gp)
 
 static int is_end(const struct shunt__object *o)
 {
-    return o && (o->pub.type == SHUNT_TOPO_GPU || o->pub.type == SHUNT_TOPO_NVSWITCH || o->pub.type == SHUNT_TOPO_PACKAGE ||
-                 o->pub.type == SHUNT_TOPO_NUMA);
+    return o && (o->pub.type == SHUNT_TOPO_GPU || o->pub.type == SHUNT_TOPO_NVSWITCH ||
+                 o->pub.type == SHUNT_TOPO_PACKAGE || o->pub.type == SHUNT_TOPO_NUMA);
 }
 
 /* A matrix of NVLink or xGMI bandwidths between objects, MB/s. */
@@ -527,7 +543,8 @@ static void read_distances(struct reader *r, const struct shunt__xml *x)
     unsigned long cell = 0;
     int xgmi = name && strcmp(name, "XGMIBandwidth") == 0;
 
-    if (!name || (strcmp(name, "NVLinkBandwidth") != 0 && !xgmi) || n < 2 || n > 1024 || (all && strcmp(all, "gp") != 0))
+    if (!name || (strcmp(name, "NVLinkBandwidth") != 0 && !xgmi) || n < 2 || n > 1024 ||
+        (all && strcmp(all, "gp") != 0))
         return;
     object = calloc(n, sizeof(*object));
     if (!object) {
@@ -545,13 +562,17 @@ static void read_distances(struct reader *r, const struct shunt__xml *x)
         while (strcmp(c->name, "u64values") == 0 && *p && cell < n * n) {
             unsigned long mb = strtoul(p, NULL, 10);
             struct shunt__object *from = object[cell / n], *to = object[cell % n];
-            if (mb && mb < 100000000 && from != to && is_end(from) && is_end(to) && from->pub.type == SHUNT_TOPO_GPU) {
+            if (mb && mb < 100000000 && from != to && is_end(from) && is_end(to) &&
+                from->pub.type == SHUNT_TOPO_GPU) {
                 unsigned long each = xgmi || mb % 25000 == 0 ? 25000 : 20000;
-                struct shunt__wires *w = shunt__topo_add_wires(r->topo, from, to, xgmi ? SHUNT__WIRE_XGMI : SHUNT__WIRE_NVLINK,
+                struct shunt__wires *w = shunt__topo_add_wires(r->topo, from, to,
+                                                               xgmi ? SHUNT__WIRE_XGMI : SHUNT__WIRE_NVLINK,
                                                                mb < each ? 1 : (unsigned)(mb / each));
                 if (w) {
                     w->bandwidth = (double)mb * 1e6;
-                    w->class_id = to->pub.type == SHUNT_TOPO_NVSWITCH ? 0x068000 : to->pub.type == SHUNT_TOPO_GPU ? to->pci.class_id : 0x068001;
+                    w->class_id = to->pub.type == SHUNT_TOPO_NVSWITCH ? 0x068000
+                                  : to->pub.type == SHUNT_TOPO_GPU    ? to->pci.class_id
+                                                                      : 0x068001;
                 }
             }
             cell++;
@@ -580,7 +601,8 @@ static void prune(struct shunt__object *o)
     }
 }
 
-shunt_status_t shunt__read_hwloc(const struct shunt__xml *root, const char *source, int unfinished, shunt_topo_t **topo)
+shunt_status_t shunt__read_hwloc(const struct shunt__xml *root, const char *source, int unfinished,
+                                 shunt_topo_t **topo)
 {
     struct reader r = {.root = root, .major = 1};
     const char *version = shunt__xml_get(root, "version");
@@ -617,7 +639,8 @@ shunt_status_t shunt__read_hwloc(const struct shunt__xml *root, const char *sour
     if (r.too_many) {
         free(r.by_gp);
         shunt_topo_destroy(r.topo);
-        return shunt__fail(SHUNT_ERR_LIMIT, "a host of more than %d packages and NUMA nodes is not believed", MAX_PLACES);
+        return shunt__fail(SHUNT_ERR_LIMIT, "a host of more than %d packages and NUMA nodes is not believed",
+                           MAX_PLACES);
     }
     settle_nodes(&r);
     second_pass(&r, machine, r.topo->host, 0);
@@ -626,7 +649,8 @@ shunt_status_t shunt__read_hwloc(const struct shunt__xml *root, const char *sour
         if (strncmp(c->name, "distances2", 10) == 0 && ++matrices)
             read_distances(&r, c);
     if (allowed.n_words && shunt__cpus_count(&allowed) < r.topo->n_cpus)
-        shunt__topo_note(r.topo, "%u of %u CPUs may be used here", shunt__cpus_count(&allowed), r.topo->n_cpus);
+        shunt__topo_note(r.topo, "%u of %u CPUs may be used here", shunt__cpus_count(&allowed),
+                         r.topo->n_cpus);
     prune(r.topo->host);
     free(r.by_gp);
     st = unfinished ? SHUNT_OK : shunt__topo_finish(&r.topo);

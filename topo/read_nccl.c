@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Topology files of NCCL and RCCL: system > cpu (a NUMA node) > pci > (gpu > nvlink | xgmi | c2c) | (nic > net).
- * People edit these by hand, so whatever can be understood is, and what can't gets a note.
+ * Topology files of NCCL and RCCL: system > cpu (a NUMA node) > pci > (gpu > nvlink | xgmi | c2c) | (nic >
+ * net). People edit these by hand, so whatever can be understood is, and what can't gets a note.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -76,8 +76,8 @@ static uint32_t parse_speed(const char *text)
     return v >= 1 && v < 1000 ? (uint32_t)(v * 1000 + 0.5) : 0;
 }
 
-static struct shunt__object *add_net(struct reader *r, struct shunt__object *parent, const struct shunt__xml *x,
-                                     const shunt_topo_pci_t *pci)
+static struct shunt__object *add_net(struct reader *r, struct shunt__object *parent,
+                                     const struct shunt__xml *x, const shunt_topo_pci_t *pci)
 {
     const char *name = shunt__xml_get(x, "name");
     struct shunt__object *o = shunt__topo_add(r->topo, parent, SHUNT_TOPO_NIC, name && *name ? name : NULL);
@@ -105,7 +105,8 @@ static struct shunt__object *add_net(struct reader *r, struct shunt__object *par
     o->net.gdr = small(x, "gdr", -1);
     o->net.coll = small(x, "coll", -1);
     o->net.maxconn = (uint32_t)number(x, "maxconn", 0);
-    double latency = strtod(shunt__xml_get(x, "latency") ? shunt__xml_get(x, "latency") : "0", NULL); /* microseconds */
+    double latency = strtod(shunt__xml_get(x, "latency") ? shunt__xml_get(x, "latency") : "0",
+                            NULL); /* microseconds */
     o->u.nic->latency = latency > 0 && latency < 1e6 ? latency * 1e-6 : 0;
     shunt__nic_set_speed(r->topo, o->u.nic, number(x, "speed", 0));
     return o;
@@ -129,7 +130,8 @@ static void add_bare_nic(struct reader *r, struct shunt__object *parent, const s
     shunt__nic_set_speed(r->topo, o->u.nic, 0);
 }
 
-static void add_gpu(struct reader *r, struct shunt__object *parent, const struct shunt__xml *x, const shunt_topo_pci_t *pci)
+static void add_gpu(struct reader *r, struct shunt__object *parent, const struct shunt__xml *x,
+                    const shunt_topo_pci_t *pci)
 {
     struct shunt__object *o = shunt__topo_add(r->topo, parent, SHUNT_TOPO_GPU, NULL);
     const char *gcn = x ? shunt__xml_get(x, "gcn") : NULL;
@@ -147,8 +149,10 @@ static void add_gpu(struct reader *r, struct shunt__object *parent, const struct
     o->u.gpu->arch = small(x, "arch", 0);
     o->u.gpu->gcn = gcn && *gcn ? shunt__arena_text(&r->topo->arena, gcn, 32) : NULL;
     for (const struct shunt__xml *c = x->child; c; c = c->next) {
-        int kind = strcmp(c->name, "nvlink") == 0 ? (int)SHUNT__WIRE_NVLINK : strcmp(c->name, "xgmi") == 0 ? (int)SHUNT__WIRE_XGMI
-                 : strcmp(c->name, "c2c") == 0 ? (int)SHUNT__WIRE_C2C : -1;
+        int kind = strcmp(c->name, "nvlink") == 0 ? (int)SHUNT__WIRE_NVLINK
+                   : strcmp(c->name, "xgmi") == 0 ? (int)SHUNT__WIRE_XGMI
+                   : strcmp(c->name, "c2c") == 0  ? (int)SHUNT__WIRE_C2C
+                                                  : -1;
         if (kind < 0)
             continue;
         if (r->n_wires == r->room_wires) {
@@ -163,14 +167,16 @@ static void add_gpu(struct reader *r, struct shunt__object *parent, const struct
         }
         int count = small(c, "count", 1);
         const char *target = shunt__xml_get(c, "target");
-        r->wires[r->n_wires++] = (struct wire){o, target ? target : "", count > 0 && count <= 1024 ? (unsigned)count : 1,
-                                               (uint32_t)number(c, "tclass", 0) & 0xffffff, (shunt__wire_t)kind};
+        r->wires[r->n_wires++] = (struct wire){
+            o, target ? target : "", count > 0 && count <= 1024 ? (unsigned)count : 1,
+            (uint32_t)number(c, "tclass", 0) & 0xffffff, (shunt__wire_t)kind};
     }
 }
 
 static void walk_pci(struct reader *r, struct shunt__object *parent, const struct shunt__xml *x);
 
-static void walk_nic(struct reader *r, struct shunt__object *parent, const struct shunt__xml *x, const shunt_topo_pci_t *pci)
+static void walk_nic(struct reader *r, struct shunt__object *parent, const struct shunt__xml *x,
+                     const shunt_topo_pci_t *pci)
 {
     for (const struct shunt__xml *c = x->child; c; c = c->next)
         if (strcmp(c->name, "net") == 0)
@@ -305,12 +311,14 @@ static void read_flat_gpu(struct reader *r, const struct shunt__xml *x)
         o->u.nic->rdma_port = 1;
         shunt__nic_set_speed(r->topo, o->u.nic, 0);
         if (group == r->topo->host->child)
-            shunt__topo_note(r->topo, "GPUs right under <system>: no CPU or PCI tree is told, each GPU is put beside the NIC it names");
+            shunt__topo_note(r->topo, "GPUs right under <system>: no CPU or PCI tree is told, each GPU is "
+                                      "put beside the NIC it names");
     }
     add_gpu(r, group ? group : r->topo->host, x, NULL);
 }
 
-/* NVLinks name their other end by PCI address: a GPU, an NVSwitch that stands nowhere else, or a CPU's bridge. */
+/* NVLinks name their other end by PCI address: a GPU, an NVSwitch that stands nowhere else, or a CPU's
+ * bridge. */
 static void connect_wires(struct reader *r)
 {
     for (unsigned i = 0; i < r->topo->n_all; i++)
@@ -341,7 +349,8 @@ static void connect_wires(struct reader *r)
                 r->topo->arena.failed = 1;
         }
         if (!to) {
-            shunt__topo_note(r->topo, "a GPU's NVLink leads to %.40s, which the file doesn't have", w->target);
+            shunt__topo_note(r->topo, "a GPU's NVLink leads to %.40s, which the file doesn't have",
+                             w->target);
             continue;
         }
         added = shunt__topo_add_wires(r->topo, w->gpu, to, w->kind, w->count);
@@ -361,7 +370,8 @@ shunt_status_t shunt__read_nccl(const struct shunt__xml *root, int unfinished, s
         return st;
     r.topo->nccl_version = small(root, "version", 0);
     if (r.topo->nccl_version < 1 || r.topo->nccl_version > 2)
-        shunt__topo_note(r.topo, "version \"%.20s\" is unknown, read as 1", shunt__xml_get(root, "version") ? shunt__xml_get(root, "version") : "");
+        shunt__topo_note(r.topo, "version \"%.20s\" is unknown, read as 1",
+                         shunt__xml_get(root, "version") ? shunt__xml_get(root, "version") : "");
     for (const struct shunt__xml *c = root->child; c; c = c->next) {
         if (strcmp(c->name, "cpu") == 0)
             read_cpu(&r, c);
@@ -378,7 +388,8 @@ shunt_status_t shunt__read_nccl(const struct shunt__xml *root, int unfinished, s
     free(r.wires);
     shunt__pci_index_free(&r.index);
     if (r.unknown_devices)
-        shunt__topo_note(r.topo, "%u PCI devices have no class: NCCL asks the machine itself what they are", r.unknown_devices);
+        shunt__topo_note(r.topo, "%u PCI devices have no class: NCCL asks the machine itself what they are",
+                         r.unknown_devices);
     for (unsigned i = 0; i < r.topo->n_all; i++) {
         struct shunt__object *o = r.topo->all[i];
         if (o->pub.type == SHUNT_TOPO_NIC)

@@ -17,8 +17,11 @@ struct plan {
 
 static shunt_status_t bad(const char *description, const char *word)
 {
-    return shunt__fail(SHUNT_ERR_FORMAT, "\"%.40s\" in \"%.100s\": behind + stand switch:N, gpu:N, nic:N or nic:N@400g, nvlink:N, gen:N "
-                       "(N of each, per NUMA node; GPUs and NICs per switch where there are some)", word, description);
+    return shunt__fail(
+        SHUNT_ERR_FORMAT,
+        "\"%.40s\" in \"%.100s\": behind + stand switch:N, gpu:N, nic:N or nic:N@400g, nvlink:N, gen:N "
+        "(N of each, per NUMA node; GPUs and NICs per switch where there are some)",
+        word, description);
 }
 
 static shunt_status_t parse_plan(const char *description, const char *text, struct plan *p)
@@ -35,7 +38,9 @@ static shunt_status_t parse_plan(const char *description, const char *text, stru
         *colon = 0;
         if (strcmp(word, "nic") == 0 && *end == '@') {
             double rate = strtod(end + 1, &end);
-            p->mbits = (int64_t)(rate * (tolower((unsigned char)*end) == 'g' ? 1000 : tolower((unsigned char)*end) == 'm' ? 1 : 0));
+            p->mbits = (int64_t)(rate * (tolower((unsigned char)*end) == 'g'   ? 1000
+                                         : tolower((unsigned char)*end) == 'm' ? 1
+                                                                               : 0));
             if (p->mbits <= 0 || p->mbits > 3200000) {
                 *colon = ':';
                 return bad(description, word);
@@ -63,12 +68,16 @@ static shunt_status_t parse_plan(const char *description, const char *text, stru
     return SHUNT_OK;
 }
 
-static struct shunt__object *device(shunt_topo_t *t, struct shunt__object *parent, shunt_topo_type_t type, uint32_t class_id,
-                                    unsigned *bus, const struct plan *p, const char *name)
+static struct shunt__object *device(shunt_topo_t *t, struct shunt__object *parent, shunt_topo_type_t type,
+                                    uint32_t class_id, unsigned *bus, const struct plan *p, const char *name)
 {
     static const uint32_t speeds[] = {2500, 5000, 8000, 16000, 32000, 64000};
     struct shunt__object *o = shunt__topo_add(t, parent, type, name);
-    shunt_topo_pci_t pci = {.domain = *bus >> 8, .bus = (uint8_t)*bus, .class_id = class_id, .speed = speeds[p->generation - 1], .width = 16};
+    shunt_topo_pci_t pci = {.domain = *bus >> 8,
+                            .bus = (uint8_t)*bus,
+                            .class_id = class_id,
+                            .speed = speeds[p->generation - 1],
+                            .width = 16};
 
     ++*bus;
     if (o)
@@ -98,7 +107,8 @@ static void add_devices(shunt_topo_t *t, const struct plan *p)
                     continue;
                 if (!nvswitch && !(nvswitch = shunt__topo_add(t, t->host, SHUNT_TOPO_NVSWITCH, NULL)))
                     return;
-                struct shunt__wires *w = shunt__topo_add_wires(t, o, nvswitch, SHUNT__WIRE_NVLINK, p->nvlinks);
+                struct shunt__wires *w = shunt__topo_add_wires(t, o, nvswitch, SHUNT__WIRE_NVLINK,
+                                                               p->nvlinks);
                 if (w)
                     w->class_id = 0x068000;
             }
@@ -134,9 +144,11 @@ shunt_status_t shunt_topo_load_synthetic(const char *description, shunt_topo_t *
     if (!description || !topo)
         return shunt__fail(SHUNT_ERR_INVALID, "shunt_topo_load_synthetic: description or topo is NULL");
     plus = strchr(description, '+');
-    snprintf(cpus, sizeof(cpus), "%.*s", plus ? (int)(plus - description) : (int)strlen(description), description);
+    snprintf(cpus, sizeof(cpus), "%.*s", plus ? (int)(plus - description) : (int)strlen(description),
+             description);
     if (strlen(description) >= sizeof(cpus))
-        return shunt__fail(SHUNT_ERR_LIMIT, "a synthetic description has at most %zu bytes", sizeof(cpus) - 1);
+        return shunt__fail(SHUNT_ERR_LIMIT, "a synthetic description has at most %zu bytes",
+                           sizeof(cpus) - 1);
     /* hwloc would start to build what no machine is, so the product of the levels is bounded before. */
     double product = 1;
     for (const char *p = cpus; *p; p++)
@@ -145,7 +157,8 @@ shunt_status_t shunt_topo_load_synthetic(const char *description, shunt_topo_t *
     if (product > SHUNT__MAX_CPUS)
         return shunt__fail(SHUNT_ERR_LIMIT, "\"%.100s\" describes more than %d CPUs", cpus, SHUNT__MAX_CPUS);
     if (!cpus[strspn(cpus, " \t")])
-        return shunt__fail(SHUNT_ERR_FORMAT, "an empty synthetic description; an example: pack:2 numa:2 core:12 pu:2");
+        return shunt__fail(SHUNT_ERR_FORMAT,
+                           "an empty synthetic description; an example: pack:2 numa:2 core:12 pu:2");
     if (!strstr(cpus, "pu:") && !strstr(cpus, "PU:") && strlen(cpus) + 6 < sizeof(cpus))
         strcat(cpus, " pu:1"); /* hwloc insists on them */
     if (plus)
@@ -160,7 +173,8 @@ shunt_status_t shunt_topo_load_synthetic(const char *description, shunt_topo_t *
         add_devices(t, &plan);
     t->host_name = "synthetic";
     if (sodium_init() >= 0)
-        crypto_generichash(t->host_id.bytes, sizeof(t->host_id.bytes), (const unsigned char *)description, strlen(description), NULL, 0);
+        crypto_generichash(t->host_id.bytes, sizeof(t->host_id.bytes), (const unsigned char *)description,
+                           strlen(description), NULL, 0);
     snprintf(t->host_id.text, sizeof(t->host_id.text), "synthetic %.140s", description);
     st = shunt__topo_finish(&t);
     if (st == SHUNT_OK)

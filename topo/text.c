@@ -50,15 +50,21 @@ void shunt__text_bytes(struct shunt__text *t, const void *bytes, size_t n)
     t->p[t->n] = 0;
 }
 
-/* Length of the UTF-8 sequence at `s`, 0 if it is none (overlong forms and surrogates are left to the reader). */
+/* Length of the UTF-8 sequence at `s`, 0 if it is none (overlong forms and surrogates are left to the
+ * reader). */
 static size_t sequence(const unsigned char *s)
 {
-    size_t n = *s < 0x80 ? 1 : *s >= 0xc2 && *s < 0xe0 ? 2 : *s >= 0xe0 && *s < 0xf0 ? 3 : *s >= 0xf0 && *s < 0xf5 ? 4 : 0;
+    size_t n = *s < 0x80                 ? 1
+               : *s >= 0xc2 && *s < 0xe0 ? 2
+               : *s >= 0xe0 && *s < 0xf0 ? 3
+               : *s >= 0xf0 && *s < 0xf5 ? 4
+                                         : 0;
 
     for (size_t i = 1; i < n; i++)
         if ((s[i] & 0xc0) != 0x80)
             return 0;
-    if (n == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) || (s[0] == 0xef && s[1] == 0xbf && s[2] >= 0xbe)))
+    if (n == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
+                   (s[0] == 0xef && s[1] == 0xbf && s[2] >= 0xbe)))
         return 0;
     if (n == 4 && ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90)))
         return 0;

@@ -30,7 +30,8 @@ static void start(void)
     xmlInitParser();
 }
 
-__attribute__((format(printf, 3, 4))) static void stop(struct reader *r, shunt_status_t status, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static void stop(struct reader *r, shunt_status_t status,
+                                                       const char *fmt, ...)
 {
     va_list ap;
 
@@ -56,8 +57,9 @@ static const char *value(struct shunt__arena *arena, const char *text, size_t le
     return copy;
 }
 
-static void on_start(void *arg, const xmlChar *local, const xmlChar *prefix, const xmlChar *uri, int n_namespaces,
-                     const xmlChar **namespaces, int n_attributes, int n_defaulted, const xmlChar **attributes)
+static void on_start(void *arg, const xmlChar *local, const xmlChar *prefix, const xmlChar *uri,
+                     int n_namespaces, const xmlChar **namespaces, int n_attributes, int n_defaulted,
+                     const xmlChar **attributes)
 {
     struct reader *r = arg;
     struct shunt__xml *x;
@@ -145,9 +147,11 @@ static void on_end(void *arg, const xmlChar *local, const xmlChar *prefix, const
     r->depth--;
 }
 
-static void on_entity(void *arg, const xmlChar *name, int type, const xmlChar *public_id, const xmlChar *system_id, xmlChar *content)
+static void on_entity(void *arg, const xmlChar *name, int type, const xmlChar *public_id,
+                      const xmlChar *system_id, xmlChar *content)
 {
-    stop(arg, SHUNT_ERR_FORMAT, "it declares the entity \"%.40s\", which no topology needs", (const char *)name);
+    stop(arg, SHUNT_ERR_FORMAT, "it declares the entity \"%.40s\", which no topology needs",
+         (const char *)name);
 }
 
 static xmlEntityPtr on_get_entity(void *arg, const xmlChar *name)
@@ -167,10 +171,12 @@ static void on_error(void *arg, xmlErrorPtr error)
     for (char *p = text; *p; p++)
         if ((unsigned char)*p < 32 || (unsigned char)*p > 126)
             *p = '?';
-    stop(r, error->code == XML_ERR_NO_MEMORY ? SHUNT_ERR_NO_MEMORY : SHUNT_ERR_FORMAT, "line %d: %s", error->line, text);
+    stop(r, error->code == XML_ERR_NO_MEMORY ? SHUNT_ERR_NO_MEMORY : SHUNT_ERR_FORMAT, "line %d: %s",
+         error->line, text);
 }
 
-/* An <?xml?> line must be the first thing for libxml2; files that were edited by hand have comments before it. */
+/* An <?xml?> line must be the first thing for libxml2; files that were edited by hand have comments before
+ * it. */
 static const char *find_start(const char *data, const char *end)
 {
     const char *p = data;

@@ -15,9 +15,9 @@ struct shunt__xml {
 };
 
 /*
- * Nothing is fetched, no entity is declared or expanded; at most SHUNT__MAX_OBJECTS elements, SHUNT__MAX_DEPTH
- * levels, 256 attributes an element, 64 KiB an attribute. Blanks and comments before an <?xml?> line are
- * passed over. The tree lives in `arena`. `name` is for error texts.
+ * Nothing is fetched, no entity is declared or expanded; at most SHUNT__MAX_OBJECTS elements,
+ * SHUNT__MAX_DEPTH levels, 256 attributes an element, 64 KiB an attribute. Blanks and comments before an
+ * <?xml?> line are passed over. The tree lives in `arena`. `name` is for error texts.
  */
 shunt_status_t shunt__xml_parse(const char *name, const char *data, size_t size, struct shunt__arena *arena,
                                 struct shunt__xml **root);

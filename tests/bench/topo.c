@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What topology costs: discovery beside hwloc's own load, files, all-pairs paths, large fabrics. Times are the smallest
- * of several runs; nothing is judged here. Files are given as arguments (tests/topo/machines/... or others').
+ * What topology costs: discovery beside hwloc's own load, files, all-pairs paths, large fabrics. Times are
+ * the smallest of several runs; nothing is judged here. Files are given as arguments (tests/topo/machines/...
+ * or others').
  */
 #include <hwloc.h>
 #include <shunt/fabric.h>
@@ -46,7 +47,8 @@ static void live(void)
         nics = least(nics, ms(t));
         shunt_topo_destroy(topo);
     }
-    printf("live host                     %8.2f ms, hwloc alone %.2f ms, NICs alone %.2f ms\n", own, hw, nics);
+    printf("live host                     %8.2f ms, hwloc alone %.2f ms, NICs alone %.2f ms\n", own, hw,
+           nics);
 }
 
 static void file(const char *path)
@@ -78,7 +80,8 @@ static void paths(void)
     double best = 1e9;
     unsigned n = 0;
 
-    if (shunt_topo_load_synthetic("pack:2 numa:2 core:16 + switch:2 gpu:2 nic:4@400g nvlink:18", &topo) != SHUNT_OK)
+    if (shunt_topo_load_synthetic("pack:2 numa:2 core:16 + switch:2 gpu:2 nic:4@400g nvlink:18", &topo) !=
+        SHUNT_OK)
         return;
     unsigned gpus = shunt_topo_count(topo, SHUNT_TOPO_GPU), nics = shunt_topo_count(topo, SHUNT_TOPO_NIC);
     for (int i = 0; i < 10; i++) {
@@ -87,8 +90,11 @@ static void paths(void)
         for (unsigned a = 0; a < gpus + nics; a++)
             for (unsigned b = 0; b < gpus + nics; b++, n++) {
                 shunt_topo_path_t p;
-                shunt_topo_path(topo, shunt_topo_get(topo, a < gpus ? SHUNT_TOPO_GPU : SHUNT_TOPO_NIC, a < gpus ? a : a - gpus),
-                                shunt_topo_get(topo, b < gpus ? SHUNT_TOPO_GPU : SHUNT_TOPO_NIC, b < gpus ? b : b - gpus), &p);
+                shunt_topo_path(
+                    topo,
+                    shunt_topo_get(topo, a < gpus ? SHUNT_TOPO_GPU : SHUNT_TOPO_NIC, a < gpus ? a : a - gpus),
+                    shunt_topo_get(topo, b < gpus ? SHUNT_TOPO_GPU : SHUNT_TOPO_NIC, b < gpus ? b : b - gpus),
+                    &p);
             }
         best = least(best, ms(t));
     }
@@ -108,14 +114,17 @@ static void fabric(unsigned hosts)
     struct rusage use;
     char name[16];
 
-    if (!order || !places || shunt_topo_load_synthetic("pack:2 numa:1 core:48 pu:2 + switch:4 gpu:1 nic:1@400g nvlink:18", &topo) != SHUNT_OK ||
+    if (!order || !places ||
+        shunt_topo_load_synthetic("pack:2 numa:1 core:48 pu:2 + switch:4 gpu:1 nic:1@400g nvlink:18",
+                                  &topo) != SHUNT_OK ||
         shunt_topo_pack(topo, &packed, &size) != SHUNT_OK || shunt_fabric_create(&f) != SHUNT_OK)
         return;
     shunt_topo_destroy(topo);
     uint64_t t = shunt__now(), whole = t;
     for (unsigned i = 0; i < hosts; i++) {
         snprintf(name, sizeof(name), "h%u", i);
-        if (shunt_topo_unpack(packed, size, &topo) != SHUNT_OK || shunt_fabric_add_host(f, topo, name, NULL, NULL) != SHUNT_OK)
+        if (shunt_topo_unpack(packed, size, &topo) != SHUNT_OK ||
+            shunt_fabric_add_host(f, topo, name, NULL, NULL) != SHUNT_OK)
             return;
     }
     double built = ms(t);
@@ -135,8 +144,10 @@ static void fabric(unsigned hosts)
         shunt_fabric_place_stages(f, places, &s, stage, replica, &report);
     double placed = ms(t);
     getrusage(RUSAGE_SELF, &use);
-    printf("fabric of %u hosts x 8 GPUs x 8 NICs: built %.0f ms, 8 rings %.0f ms, neighbours of a rank %.2f ms, stages placed %.0f ms; all %.0f ms, "
-           "%.0f MB at most; packed %zu bytes a host\n", hosts, built, rings, neighbours, placed, ms(whole), (double)use.ru_maxrss / 1024, size);
+    printf("fabric of %u hosts x 8 GPUs x 8 NICs: built %.0f ms, 8 rings %.0f ms, neighbours of a rank %.2f "
+           "ms, stages placed %.0f ms; all %.0f ms, "
+           "%.0f MB at most; packed %zu bytes a host\n",
+           hosts, built, rings, neighbours, placed, ms(whole), (double)use.ru_maxrss / 1024, size);
     free(order);
     free(places);
     free(packed);

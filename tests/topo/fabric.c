@@ -10,7 +10,8 @@ static shunt_fabric_t *make(const char *description, unsigned hosts)
     shunt_topo_t *t = NULL;
 
     if (shunt_fabric_create(&f) != SHUNT_OK || shunt_topo_load_synthetic(description, &t) != SHUNT_OK ||
-        shunt_fabric_add_host(f, t, "node", NULL, NULL) != SHUNT_OK || shunt_fabric_repeat_host(f, 0, hosts - 1) != SHUNT_OK)
+        shunt_fabric_add_host(f, t, "node", NULL, NULL) != SHUNT_OK ||
+        shunt_fabric_repeat_host(f, 0, hosts - 1) != SHUNT_OK)
         printf("# %s\n", shunt_error_text());
     return f;
 }
@@ -29,16 +30,19 @@ static void basics(void)
     is_str(shunt_fabric_host_name(f, 3), "node-3", "named one after the other");
     ok(!shunt_fabric_host_name(f, 4), "and no fifth");
     is_int(shunt_fabric_rail_count(f, 0), 8, "eight rails each");
-    is_str(shunt_fabric_rail_switch(f, 2, 5), "rail-5", "the fifth of each is joined to the fifth of the others");
+    is_str(shunt_fabric_rail_switch(f, 2, 5), "rail-5",
+           "the fifth of each is joined to the fifth of the others");
     is_int(shunt_fabric_places(f, 32, p), SHUNT_OK, "32 ranks");
     ok(p[8].host == 1 && p[8].slot == 0 && p[31].host == 3 && p[31].slot == 7, "host by host");
     shunt_fabric_link(f, p[0], p[7], &l);
     ok(l.path_class == SHUNT_TOPO_NVL && l.switches == 0, "within a host over NVLink");
     shunt_fabric_link(f, p[0], p[8], &l);
-    ok(l.path_class == SHUNT_TOPO_NET && l.switches == 1 && l.rail_from == 0 && l.rail_to == 0, "same rail: over one switch");
+    ok(l.path_class == SHUNT_TOPO_NET && l.switches == 1 && l.rail_from == 0 && l.rail_to == 0,
+       "same rail: over one switch");
     ok(l.bandwidth > 49e9 && l.bandwidth <= 50e9, "at the NIC's rate");
     shunt_fabric_link(f, p[0], p[9], &l);
-    ok(l.switches == 1 && l.rail_from == 0 && l.rail_to == 0, "another GPU of the other host: still over the own rail");
+    ok(l.switches == 1 && l.rail_from == 0 && l.rail_to == 0,
+       "another GPU of the other host: still over the own rail");
     is_int(shunt_fabric_neighbours(f, p, 32, 3, others, 31), SHUNT_OK, "neighbours of rank 3");
     int same_host = 1;
     for (int i = 0; i < 7; i++)
@@ -58,7 +62,9 @@ static void basics(void)
         }
         for (unsigned i = 0; i < 32; i++)
             bad += seen[i] != 1;
-        ok(!bad && crossings == 4 && entered_at == 4, "ring %u visits each rank once, enters each host once, at the GPU of its rail, and leaves by it", r);
+        ok(!bad && crossings == 4 && entered_at == 4,
+           "ring %u visits each rank once, enters each host once, at the GPU of its rail, and leaves by it",
+           r);
     }
     shunt_fabric_rings(f, p, 32, 1, 1, order, enter, leave);
     ok(leave[7] != enter[0], "with NCCL_CROSS_NIC=1 it leaves by the last GPU's own rail");
@@ -79,10 +85,13 @@ static void many(void)
 static void cables(void)
 {
     shunt_fabric_t *f = make(big, 4);
-    static const char good[] = "# two leaves\nswitch leaf0 spine 1.6t\nswitch leaf1 spine\ncable node * leaf0\ncable node-2 * leaf0\r\n"
+    static const char good[] = "# two leaves\nswitch leaf0 spine 1.6t\nswitch leaf1 spine\ncable node * "
+                               "leaf0\ncable node-2 * leaf0\r\n"
                                "cable node-1 * leaf1\n  cable node-3 * leaf1   # the last\n";
-    static const char *const bad[] = {"cable nobody * x", "cable node nope x", "cable node *", "switch", "switch a b 3x", "switch a b c d e", "hello",
-                                      "switch a b\nswitch b c\nswitch c a", "switch a a", "switch \001x"};
+    static const char *const bad[] = {
+        "cable nobody * x", "cable node nope x", "cable node *", "switch",
+        "switch a b 3x",    "switch a b c d e",  "hello",        "switch a b\nswitch b c\nswitch c a",
+        "switch a a",       "switch \001x"};
     shunt_place_t p[32];
     shunt_fabric_link_t l;
     unsigned order[32];
@@ -90,17 +99,20 @@ static void cables(void)
 
     shunt_fabric_places(f, 32, p);
     for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        ok(shunt_fabric_read_cables(f, "cables", bad[i], strlen(bad[i])) == SHUNT_ERR_FORMAT && strstr(shunt_error_text(), "line"), "refused: %s",
-           shunt_error_text());
+        ok(shunt_fabric_read_cables(f, "cables", bad[i], strlen(bad[i])) == SHUNT_ERR_FORMAT &&
+               strstr(shunt_error_text(), "line"),
+           "refused: %s", shunt_error_text());
     is_str(shunt_fabric_rail_switch(f, 2, 5), "rail-5", "what was known stays");
-    is_int(shunt_fabric_read_cables(f, "cables", good, strlen(good)), SHUNT_OK, "cables: %s", shunt_error_text());
+    is_int(shunt_fabric_read_cables(f, "cables", good, strlen(good)), SHUNT_OK, "cables: %s",
+           shunt_error_text());
     is_str(shunt_fabric_rail_switch(f, 3, 5), "leaf1", "are known");
     shunt_fabric_link(f, p[0], p[16], &l);
     is_int(l.switches, 1, "node and node-2 are on one leaf");
     shunt_fabric_link(f, p[0], p[8], &l);
     is_int(l.switches, 3, "node and node-1 are three switches apart");
     shunt_fabric_rings(f, p, 32, 1, 0, order, NULL, NULL);
-    ok(p[order[0]].host == 0 && p[order[8]].host == 2 && p[order[16]].host == 1 && p[order[24]].host == 3, "the ring keeps hosts of one leaf together");
+    ok(p[order[0]].host == 0 && p[order[8]].host == 2 && p[order[16]].host == 1 && p[order[24]].host == 3,
+       "the ring keeps hosts of one leaf together");
     shunt_fabric_write_cables(f, &text, NULL);
     is_int(shunt_fabric_read_cables(f, "own", text, strlen(text)), SHUNT_OK, "what is written reads again");
     shunt_fabric_write_cables(f, &again, NULL);
@@ -110,7 +122,8 @@ static void cables(void)
     for (int format = SHUNT_TOPO_TEXT; format <= SHUNT_TOPO_HWLOC; format++) {
         text = NULL;
         shunt_status_t st = shunt_fabric_export(f, (shunt_topo_format_t)format, &text, NULL);
-        int has = format == SHUNT_TOPO_TEXT || format == SHUNT_TOPO_JSON || format == SHUNT_TOPO_SVG || format == SHUNT_TOPO_DOT;
+        int has = format == SHUNT_TOPO_TEXT || format == SHUNT_TOPO_JSON || format == SHUNT_TOPO_SVG ||
+                  format == SHUNT_TOPO_DOT;
         ok(has ? st == SHUNT_OK && text && *text : st == SHUNT_ERR_INVALID, "format %d", format);
         free(text);
     }
@@ -134,9 +147,11 @@ static void merging(void)
     is_int(shunt_fabric_add_host(f, a, NULL, NULL, &host), SHUNT_OK, "this host");
     is_int(shunt_fabric_add_host(f, b, "again", NULL, &host), SHUNT_OK, "its copy, as another rank sends it");
     ok(host == 0 && shunt_fabric_host_count(f) == 1, "is the same host");
-    is_int(shunt_fabric_add_host(f, c, shunt_fabric_host_name(f, 0), NULL, &host), SHUNT_OK, "another of the same name");
-    ok(host == 1 && shunt_fabric_host_count(f) == 2 && strcmp(shunt_fabric_host_name(f, 1), shunt_fabric_host_name(f, 0)) != 0, "is another: %s",
-       shunt_fabric_host_name(f, 1));
+    is_int(shunt_fabric_add_host(f, c, shunt_fabric_host_name(f, 0), NULL, &host), SHUNT_OK,
+           "another of the same name");
+    ok(host == 1 && shunt_fabric_host_count(f) == 2 &&
+           strcmp(shunt_fabric_host_name(f, 1), shunt_fabric_host_name(f, 0)) != 0,
+       "is another: %s", shunt_fabric_host_name(f, 1));
     shunt_place_t p[7];
     is_int(shunt_fabric_places(f, 7, p), SHUNT_OK, "more ranks than places");
     int good = 1;
@@ -165,7 +180,9 @@ static void same_subnet(void)
             snprintf(name, sizeof(name), "r%d", r);
             struct shunt__object *o = shunt__topo_add(t, t->host, SHUNT_TOPO_NIC, name);
             shunt_topo_address_t *a = shunt__arena_get(&t->arena, sizeof(*a));
-            *a = (shunt_topo_address_t){.family = AF_INET, .prefix = 24, .bytes = {10, 0, (uint8_t)(h ? 1 - r : r), (uint8_t)(h + 1)}};
+            *a = (shunt_topo_address_t){.family = AF_INET,
+                                        .prefix = 24,
+                                        .bytes = {10, 0, (uint8_t)(h ? 1 - r : r), (uint8_t)(h + 1)}};
             o->u.nic->name = o->pub.name;
             o->u.nic->kind = o->u.nic->driver = o->u.nic->reason = "";
             o->u.nic->ifindex = 1;
@@ -181,11 +198,13 @@ static void same_subnet(void)
     is_str(shunt_fabric_rail_switch(f, 1, 0), "subnet-10.0.1.0/24", "whatever their number");
     shunt_fabric_link_t l;
     shunt_fabric_link(f, (shunt_place_t){0, 0}, (shunt_place_t){1, 0}, &l);
-    ok(l.switches == 1 && l.rail_from != l.rail_to, "so data goes from the one's first to the other's second");
+    ok(l.switches == 1 && l.rail_from != l.rail_to,
+       "so data goes from the one's first to the other's second");
     shunt_fabric_destroy(f);
 }
 
-static void place(const char *description, unsigned hosts, unsigned p, unsigned d, double activations, double gradients, shunt_placement_report_t *rep)
+static void place(const char *description, unsigned hosts, unsigned p, unsigned d, double activations,
+                  double gradients, shunt_placement_report_t *rep)
 {
     shunt_fabric_t *f = make(description, hosts);
     unsigned n = p * d, *stage = malloc(n * sizeof(*stage)), *replica = malloc(n * sizeof(*replica)), bad = 0;
@@ -194,13 +213,15 @@ static void place(const char *description, unsigned hosts, unsigned p, unsigned 
     shunt_stages_t s = {sizeof(s), p, d, activations, gradients};
 
     shunt_fabric_places(f, n, places);
-    is_int(shunt_fabric_place_stages(f, places, &s, stage, replica, rep), SHUNT_OK, "%u x %u on %u hosts: %s", p, d, hosts, rep->reason);
+    is_int(shunt_fabric_place_stages(f, places, &s, stage, replica, rep), SHUNT_OK, "%u x %u on %u hosts: %s",
+           p, d, hosts, rep->reason);
     for (unsigned i = 0; i < n; i++) {
         if (stage[i] >= p || replica[i] >= d || seen[stage[i] * d + replica[i]]++)
             bad++;
     }
     is_int(bad, 0, "every stage of every replica has one rank");
-    ok(rep->seconds_after <= rep->seconds_before * 1.0001, "the busiest link has not more to do: %.3g s, was %.3g s", rep->seconds_after, rep->seconds_before);
+    ok(rep->seconds_after <= rep->seconds_before * 1.0001,
+       "the busiest link has not more to do: %.3g s, was %.3g s", rep->seconds_after, rep->seconds_before);
     free(stage);
     free(replica);
     free(seen);
@@ -214,9 +235,13 @@ static void placement(void)
     static const char slow[] = "pack:1 core:8 + gpu:4 nic:1@10g";
 
     place(slow, 4, 4, 4, 1e6, 1e9, &r);
-    ok(r.bytes_after[7] + r.bytes_after[8] < 0.03e9, "much gradient, little activation: replicas stay on one host, %.3g bytes between hosts", r.bytes_after[7] + r.bytes_after[8]);
+    ok(r.bytes_after[7] + r.bytes_after[8] < 0.03e9,
+       "much gradient, little activation: replicas stay on one host, %.3g bytes between hosts",
+       r.bytes_after[7] + r.bytes_after[8]);
     place(slow, 4, 4, 4, 1e9, 1e6, &r);
-    ok(r.bytes_after[7] + r.bytes_after[8] < 0.1e9, "much activation, little gradient: pipelines stay on one host, %.3g bytes between hosts", r.bytes_after[7] + r.bytes_after[8]);
+    ok(r.bytes_after[7] + r.bytes_after[8] < 0.1e9,
+       "much activation, little gradient: pipelines stay on one host, %.3g bytes between hosts",
+       r.bytes_after[7] + r.bytes_after[8]);
     ok(r.bytes_before[7] > 1e9, "where the usual order had %.3g", r.bytes_before[7]);
     place(slow, 4, 2, 8, 1e8, 1e8, &r);
     place(big, 16, 8, 16, 2e9, 4e9, &r);
@@ -226,12 +251,15 @@ static void placement(void)
     shunt_fabric_t *f = make(slow, 1);
     shunt_place_t p = {0, 0}, wrong = {5, 0};
     unsigned st, re;
-    is_int(shunt_fabric_place_stages(f, &p, &s, &st, &re, NULL), SHUNT_ERR_INVALID, "no stage: %s", shunt_error_text());
+    is_int(shunt_fabric_place_stages(f, &p, &s, &st, &re, NULL), SHUNT_ERR_INVALID, "no stage: %s",
+           shunt_error_text());
     s.stages = 1;
     s.gradient_bytes = -1;
-    is_int(shunt_fabric_place_stages(f, &p, &s, &st, &re, NULL), SHUNT_ERR_INVALID, "negative bytes: %s", shunt_error_text());
+    is_int(shunt_fabric_place_stages(f, &p, &s, &st, &re, NULL), SHUNT_ERR_INVALID, "negative bytes: %s",
+           shunt_error_text());
     s.gradient_bytes = 1;
-    is_int(shunt_fabric_place_stages(f, &wrong, &s, &st, &re, NULL), SHUNT_ERR_INVALID, "a place that isn't there: %s", shunt_error_text());
+    is_int(shunt_fabric_place_stages(f, &wrong, &s, &st, &re, NULL), SHUNT_ERR_INVALID,
+           "a place that isn't there: %s", shunt_error_text());
     shunt_fabric_destroy(f);
 }
 

@@ -38,9 +38,14 @@ static const char *nccl_would_refuse(const char *text)
             return "more than 255 elements";
         const char *up = depth ? tags[depth - 1] : "";
 #define IS(s, t) (strncmp(s, t, strlen(t)) == 0 && strchr(" >/\n", (s)[strlen(t)]))
-        int fits = IS(name, "system") ? depth == 0 : IS(name, "cpu") ? IS(up, "system") : IS(name, "pci") ? IS(up, "cpu") || IS(up, "pci")
-                 : IS(name, "nic") ? IS(up, "cpu") || IS(up, "pci") : IS(name, "net") ? IS(up, "nic") : IS(name, "gpu") ? IS(up, "pci")
-                 : IS(name, "nvlink") || IS(name, "xgmi") || IS(name, "c2c") ? IS(up, "gpu") : 0;
+        int fits = IS(name, "system") ? depth == 0
+                   : IS(name, "cpu")  ? IS(up, "system")
+                   : IS(name, "pci")  ? IS(up, "cpu") || IS(up, "pci")
+                   : IS(name, "nic")  ? IS(up, "cpu") || IS(up, "pci")
+                   : IS(name, "net")  ? IS(up, "nic")
+                   : IS(name, "gpu")  ? IS(up, "pci")
+                   : IS(name, "nvlink") || IS(name, "xgmi") || IS(name, "c2c") ? IS(up, "gpu")
+                                                                               : 0;
         if (!fits) {
             snprintf(why, sizeof(why), "<%.*s> in <%.20s>", (int)len, name, up);
             return why;
@@ -74,7 +79,8 @@ static char *written(const shunt_topo_t *topo, shunt_topo_format_t format)
     return shunt_topo_export(topo, format, &text, NULL) == SHUNT_OK ? text : NULL;
 }
 
-/* NUMA nodes without CPUs, or none, or devices without a PCI address or of unknown kind: hwloc's form has no place for those. */
+/* NUMA nodes without CPUs, or none, or devices without a PCI address or of unknown kind: hwloc's form has no
+ * place for those. */
 static int lacks_something(const shunt_topo_t *topo)
 {
     int cpus = 0;
@@ -87,7 +93,8 @@ static int lacks_something(const shunt_topo_t *topo)
 }
 
 /* print(parse(print(x))) = print(x), and both machines look alike to those who ask for paths. */
-static void check_round_trip(const shunt_topo_t *topo, const char *name, shunt_topo_format_t format, const char *form)
+static void check_round_trip(const shunt_topo_t *topo, const char *name, shunt_topo_format_t format,
+                             const char *form)
 {
     char *first = written(topo, format), *second, *matrix, *again;
     shunt_topo_t *copy = NULL, *third = NULL;
@@ -100,7 +107,8 @@ static void check_round_trip(const shunt_topo_t *topo, const char *name, shunt_t
         const char *why = nccl_would_refuse(first);
         ok(!why, "%s: NCCL's parser would take it%s%s", name, why ? ", but: " : "", why ? why : "");
     }
-    if (!ok(shunt_topo_load_memory(name, first, strlen(first), &copy) == SHUNT_OK, "%s as %s reads again", name, form)) {
+    if (!ok(shunt_topo_load_memory(name, first, strlen(first), &copy) == SHUNT_OK, "%s as %s reads again",
+            name, form)) {
         printf("# %s\n%s\n", shunt_error_text(), first);
         free(first);
         return;
@@ -108,7 +116,8 @@ static void check_round_trip(const shunt_topo_t *topo, const char *name, shunt_t
     second = written(copy, format);
     /* A source that lacks what the form insists on (CPUs, addresses) is settled after the first reading. */
     int settled = format == SHUNT_TOPO_HWLOC && lacks_something(topo);
-    if (!settled && !ok(second && strcmp(first, second) == 0, "%s as %s is the same when written again", name, form))
+    if (!settled &&
+        !ok(second && strcmp(first, second) == 0, "%s as %s is the same when written again", name, form))
         printf("# first:\n%s\n# second:\n%s\n", first, second ? second : "(nothing)");
     if (second && shunt_topo_load_memory(name, second, strlen(second), &third) == SHUNT_OK) {
         char *last = written(third, format);
@@ -134,14 +143,18 @@ static void check_packed(const shunt_topo_t *topo, const char *name)
     char *diff = NULL, *a, *b;
     unsigned changes = 99;
 
-    if (!ok(shunt_topo_pack(topo, &data, &size) == SHUNT_OK && shunt_topo_unpack(data, size, &copy) == SHUNT_OK, "%s packs and unpacks", name)) {
+    if (!ok(shunt_topo_pack(topo, &data, &size) == SHUNT_OK &&
+                shunt_topo_unpack(data, size, &copy) == SHUNT_OK,
+            "%s packs and unpacks", name)) {
         printf("# %s\n", shunt_error_text());
         free(data);
         return;
     }
     shunt_topo_pack(copy, &again, &size_again);
-    ok(size == size_again && again && memcmp(data, again, size) == 0, "%s packs to the same %zu bytes again", name, size);
-    ok(shunt_topo_diff(topo, copy, &diff, &changes) == SHUNT_OK && changes == 0 && diff && !*diff, "%s has no difference from its copy", name);
+    ok(size == size_again && again && memcmp(data, again, size) == 0, "%s packs to the same %zu bytes again",
+       name, size);
+    ok(shunt_topo_diff(topo, copy, &diff, &changes) == SHUNT_OK && changes == 0 && diff && !*diff,
+       "%s has no difference from its copy", name);
     a = written(topo, SHUNT_TOPO_TEXT);
     b = written(copy, SHUNT_TOPO_TEXT);
     ok(a && b && strcmp(a, b) == 0, "%s looks the same from its packed form", name);
@@ -162,7 +175,8 @@ static void check_hwloc_takes(const shunt_topo_t *topo, const char *name)
 
     if (text && hwloc_topology_init(&h) == 0) {
         hwloc_topology_set_io_types_filter(h, HWLOC_TYPE_FILTER_KEEP_ALL);
-        good = hwloc_topology_set_xmlbuffer(h, text, (int)strlen(text) + 1) == 0 && hwloc_topology_load(h) == 0;
+        good = hwloc_topology_set_xmlbuffer(h, text, (int)strlen(text) + 1) == 0 &&
+               hwloc_topology_load(h) == 0;
         if (good)
             nodes = hwloc_get_nbobjs_by_type(h, HWLOC_OBJ_NUMANODE);
         hwloc_topology_destroy(h);
@@ -175,10 +189,12 @@ static void check_hwloc_takes(const shunt_topo_t *topo, const char *name)
 
 static void check_forms(const shunt_topo_t *topo, const char *name)
 {
-    char *json = written(topo, SHUNT_TOPO_JSON), *svg = written(topo, SHUNT_TOPO_SVG), *dot = written(topo, SHUNT_TOPO_DOT);
+    char *json = written(topo, SHUNT_TOPO_JSON), *svg = written(topo, SHUNT_TOPO_SVG),
+         *dot = written(topo, SHUNT_TOPO_DOT);
 
-    ok(json && strstr(json, "\"gpus\": [") && strstr(json, "\"nics\": [") && strstr(json, "\"numa\": [") && strstr(json, "\"switches\": [") &&
-       strstr(json, "\"paths\": ["), "%s as JSON has its arrays", name);
+    ok(json && strstr(json, "\"gpus\": [") && strstr(json, "\"nics\": [") && strstr(json, "\"numa\": [") &&
+           strstr(json, "\"switches\": [") && strstr(json, "\"paths\": ["),
+       "%s as JSON has its arrays", name);
     ok(svg && strncmp(svg, "<svg ", 5) == 0 && strstr(svg, "</svg>\n"), "%s is drawn", name);
     ok(dot && strncmp(dot, "graph ", 6) == 0, "%s is written for Graphviz", name);
     free(json);

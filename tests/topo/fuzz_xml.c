@@ -18,8 +18,10 @@ static void ask(const shunt_topo_t *topo)
 
     for (int a = 0; a < SHUNT_TOPO_N_TYPES; a++)
         for (int b = 0; b < SHUNT_TOPO_N_TYPES; b++) {
-            const shunt_topo_object_t *x = shunt_topo_get(topo, (shunt_topo_type_t)a, 0), *y = shunt_topo_get(topo, (shunt_topo_type_t)b, 1);
-            if (x && y && (shunt_topo_path(topo, x, y, &path) != SHUNT_OK || path.n_hops < 2 || !(path.bandwidth > 0)))
+            const shunt_topo_object_t *x = shunt_topo_get(topo, (shunt_topo_type_t)a, 0),
+                                      *y = shunt_topo_get(topo, (shunt_topo_type_t)b, 1);
+            if (x && y &&
+                (shunt_topo_path(topo, x, y, &path) != SHUNT_OK || path.n_hops < 2 || !(path.bandwidth > 0)))
                 abort();
         }
     for (unsigned i = 0; i < 4 && i < shunt_topo_count(topo, SHUNT_TOPO_GPU); i++)
@@ -49,7 +51,8 @@ static void use(const shunt_topo_t *topo)
             }
             free(text);
         }
-    if (shunt_topo_pack(topo, &packed, &size) != SHUNT_OK || shunt_topo_unpack(packed, size, &copy) != SHUNT_OK)
+    if (shunt_topo_pack(topo, &packed, &size) != SHUNT_OK ||
+        shunt_topo_unpack(packed, size, &copy) != SHUNT_OK)
         abort();
     if (shunt_topo_diff(topo, copy, &text, &changes) != SHUNT_OK || changes)
         abort();

@@ -52,7 +52,8 @@ int main(void)
     ok(!same(&a, &b), "two kernels differ, whatever their hostname: %s", b.text);
     shunt__host_id_from(NULL, "NCCL_HOSTID", &no_boot, &b);
     ok(!same(&a, &b) && strstr(b.text, "machine"), "without a boot id the machine id: %s", b.text);
-    is_int(shunt__host_id_from(NULL, "NCCL_HOSTID", &nothing, &b), SHUNT_OK, "with nothing at all there still is one: %s", b.text);
+    is_int(shunt__host_id_from(NULL, "NCCL_HOSTID", &nothing, &b), SHUNT_OK,
+           "with nothing at all there still is one: %s", b.text);
     shunt__host_id_from("node.a", "NCCL_HOSTID", &one, &c);
     shunt__host_id_from("node.b", "NCCL_HOSTID", &one, &d);
     ok(!same(&c, &d), "node.a and node.b differ");
@@ -79,8 +80,9 @@ int main(void)
     ok(topo && shunt_topo_count(topo, SHUNT_TOPO_HOST) == 1, "on one host");
     for (unsigned i = 0; i < shunt_topo_count(topo, SHUNT_TOPO_NIC); i++) {
         const shunt_topo_nic_t *nic = shunt_topo_get(topo, SHUNT_TOPO_NIC, i)->nic;
-        ok(nic && nic->name && nic->reason && nic->driver && nic->kind && nic->rate > 0, "%s, %s, %.4g Gbit/s: %s", nic->name,
-           shunt_topo_nic_state_name(nic->state), (double)nic->rate / 1e9, nic->reason);
+        ok(nic && nic->name && nic->reason && nic->driver && nic->kind && nic->rate > 0,
+           "%s, %s, %.4g Gbit/s: %s", nic->name, shunt_topo_nic_state_name(nic->state),
+           (double)nic->rate / 1e9, nic->reason);
     }
     ok(shunt_topo_get(topo, SHUNT_TOPO_NIC, 100000) == NULL, "none beyond the last");
     ok(shunt_topo_find(topo, "no such thing") == NULL, "what does not exist is not found");

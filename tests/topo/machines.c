@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every machine of tests/topo/machines (our own, each with one oddity) shows what the .txt beside it says, and goes
- * through every form and back. SHUNT_REGENERATE=1 writes the .txt files anew, to be read before they are committed.
- * Files of tests/topo/bad are refused with a reason.
+ * Every machine of tests/topo/machines (our own, each with one oddity) shows what the .txt beside it says,
+ * and goes through every form and back. SHUNT_REGENERATE=1 writes the .txt files anew, to be read before they
+ * are committed. Files of tests/topo/bad are refused with a reason.
  */
 #include <dirent.h>
 #include <hwloc.h>
@@ -91,7 +91,8 @@ static void bad_files(const char *top)
         if (entry[i]->d_name[0] != '.') {
             snprintf(path, sizeof(path), "%s/%s", folder, entry[i]->d_name);
             shunt_status_t st = shunt_topo_load_file(path, &topo);
-            ok((st == SHUNT_ERR_FORMAT || st == SHUNT_ERR_LIMIT) && !topo && *shunt_error_text(), "%s: %s", entry[i]->d_name, shunt_error_text());
+            ok((st == SHUNT_ERR_FORMAT || st == SHUNT_ERR_LIMIT) && !topo && *shunt_error_text(), "%s: %s",
+               entry[i]->d_name, shunt_error_text());
         }
         free(entry[i]);
     }
@@ -109,16 +110,20 @@ static void limits(void)
     for (int i = 0; i < 70000; i++)
         n += (size_t)sprintf(text + n, "<pci busid=\"%04x:%02x:00.0\" class=\"0x030200\"/>", i >> 8, i & 255);
     n += (size_t)sprintf(text + n, "</cpu></system>");
-    is_int(shunt_topo_load_memory("many", text, n, &topo), SHUNT_ERR_LIMIT, "70,000 elements: %s", shunt_error_text());
+    is_int(shunt_topo_load_memory("many", text, n, &topo), SHUNT_ERR_LIMIT, "70,000 elements: %s",
+           shunt_error_text());
     n = (size_t)sprintf(text, "<system version=\"1\"><cpu numaid=\"0\">");
     for (int i = 0; i < 4096; i++)
-        n += (size_t)sprintf(text + n, "<pci busid=\"%04x:%02x:00.0\" class=\"0x0%d0000\"/>", i >> 8, i & 255, 2 + i % 2);
+        n += (size_t)sprintf(text + n, "<pci busid=\"%04x:%02x:00.0\" class=\"0x0%d0000\"/>", i >> 8, i & 255,
+                             2 + i % 2);
     n += (size_t)sprintf(text + n, "</cpu></system>");
     is_int(shunt_topo_load_memory("4096", text, n, &topo), SHUNT_OK, "4,096 elements read");
     is_int(shunt_topo_count(topo, SHUNT_TOPO_NIC), 2048, "2,048 NICs");
     char *out;
-    is_int(shunt_topo_export(topo, SHUNT_TOPO_NCCL, &out, NULL), SHUNT_ERR_LIMIT, "but NCCL's form can't: %s", shunt_error_text());
-    is_int(shunt_topo_export(topo, SHUNT_TOPO_MATRIX, &out, NULL), SHUNT_ERR_LIMIT, "nor a matrix: %s", shunt_error_text());
+    is_int(shunt_topo_export(topo, SHUNT_TOPO_NCCL, &out, NULL), SHUNT_ERR_LIMIT, "but NCCL's form can't: %s",
+           shunt_error_text());
+    is_int(shunt_topo_export(topo, SHUNT_TOPO_MATRIX, &out, NULL), SHUNT_ERR_LIMIT, "nor a matrix: %s",
+           shunt_error_text());
     is_int(shunt_topo_export(topo, SHUNT_TOPO_TEXT, &out, NULL), SHUNT_OK, "text can");
     free(out);
     is_int(shunt_topo_export(topo, SHUNT_TOPO_SVG, &out, NULL), SHUNT_OK, "SVG can");
@@ -126,12 +131,14 @@ static void limits(void)
     shunt_topo_destroy(topo);
     topo = NULL;
     memset(text, ' ', room);
-    is_int(shunt_topo_load_memory("blanks", text, room, &topo), SHUNT_ERR_LIMIT, "24 MiB: %s", shunt_error_text());
+    is_int(shunt_topo_load_memory("blanks", text, room, &topo), SHUNT_ERR_LIMIT, "24 MiB: %s",
+           shunt_error_text());
     n = (size_t)sprintf(text, "<system version=\"1\" name=\"");
     memset(text + n, 'x', 100000);
     n += 100000;
     n += (size_t)sprintf(text + n, "\"/>");
-    is_int(shunt_topo_load_memory("long", text, n, &topo), SHUNT_ERR_LIMIT, "an attribute of 100,000 bytes: %s", shunt_error_text());
+    is_int(shunt_topo_load_memory("long", text, n, &topo), SHUNT_ERR_LIMIT,
+           "an attribute of 100,000 bytes: %s", shunt_error_text());
     n = (size_t)sprintf(text, "<system version=\"1\"><cpu numaid=\"0\" affinity=\"");
     for (int i = 0; i < 400; i++)
         n += (size_t)sprintf(text + n, "%sffffffff", i ? "," : "");
@@ -139,19 +146,31 @@ static void limits(void)
     is_int(shunt_topo_load_memory("cpus", text, n, &topo), SHUNT_OK, "12,800 CPUs are cut, not refused");
     shunt_topo_destroy(topo);
     free(text);
-    is_int(shunt_topo_load_memory(NULL, NULL, 0, &topo), SHUNT_ERR_FORMAT, "no bytes: %s", shunt_error_text());
-    is_int(shunt_topo_load_file("/nonexistent", &topo), SHUNT_ERR_NOT_FOUND, "no file: %s", shunt_error_text());
+    is_int(shunt_topo_load_memory(NULL, NULL, 0, &topo), SHUNT_ERR_FORMAT, "no bytes: %s",
+           shunt_error_text());
+    is_int(shunt_topo_load_file("/nonexistent", &topo), SHUNT_ERR_NOT_FOUND, "no file: %s",
+           shunt_error_text());
     is_int(shunt_topo_load_file("/", &topo), SHUNT_ERR_SYSTEM, "a folder: %s", shunt_error_text());
     is_int(shunt_topo_load_file(NULL, &topo), SHUNT_ERR_INVALID, "NULL");
 }
 
 static void synthetic(void)
 {
-    static const char *const bad[] = {"", "nonsense", "pack:2 numa:2 + gpu", "pack:2 + gpu:x", "pack:2 + nic:1@fast", "pack:2 + tpu:4",
-                                      "pack:100000 core:100000", "pack:2 + gpu:2000", "pack:0", "core:2 + nic:1@400x"};
+    static const char *const bad[] = {"",
+                                      "nonsense",
+                                      "pack:2 numa:2 + gpu",
+                                      "pack:2 + gpu:x",
+                                      "pack:2 + nic:1@fast",
+                                      "pack:2 + tpu:4",
+                                      "pack:100000 core:100000",
+                                      "pack:2 + gpu:2000",
+                                      "pack:0",
+                                      "core:2 + nic:1@400x"};
     shunt_topo_t *topo;
 
-    if (ok(shunt_topo_load_synthetic("pack:2 numa:2 core:4 pu:2 + switch:1 gpu:2 nic:2@400g nvlink:18", &topo) == SHUNT_OK, "a synthetic machine")) {
+    if (ok(shunt_topo_load_synthetic("pack:2 numa:2 core:4 pu:2 + switch:1 gpu:2 nic:2@400g nvlink:18",
+                                     &topo) == SHUNT_OK,
+           "a synthetic machine")) {
         is_int(shunt_topo_count(topo, SHUNT_TOPO_GPU), 8, "8 GPUs");
         is_int(shunt_topo_count(topo, SHUNT_TOPO_NIC), 8, "8 NICs");
         is_int(shunt_topo_count(topo, SHUNT_TOPO_NUMA), 4, "4 NUMA nodes");
@@ -161,7 +180,8 @@ static void synthetic(void)
     for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         topo = NULL;
         shunt_status_t st = shunt_topo_load_synthetic(bad[i], &topo);
-        ok((st == SHUNT_ERR_FORMAT || st == SHUNT_ERR_LIMIT) && !topo, "\"%s\": %s", bad[i], shunt_error_text());
+        ok((st == SHUNT_ERR_FORMAT || st == SHUNT_ERR_LIMIT) && !topo, "\"%s\": %s", bad[i],
+           shunt_error_text());
     }
 }
 

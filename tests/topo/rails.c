@@ -14,8 +14,13 @@ static struct shunt__interface *nic(const char *name, const char *kind, int64_t 
 {
     machine.interface = realloc(machine.interface, (machine.n + 1) * sizeof(*machine.interface));
     struct shunt__interface *i = &machine.interface[machine.n++];
-    *i = (struct shunt__interface){.ifindex = machine.n, .flags = IFF_UP | IFF_RUNNING, .mtu = 1500, .arp_type = ARPHRD_ETHER,
-                                   .carrier = 1, .speed = mbits, .numa = -1};
+    *i = (struct shunt__interface){.ifindex = machine.n,
+                                   .flags = IFF_UP | IFF_RUNNING,
+                                   .mtu = 1500,
+                                   .arp_type = ARPHRD_ETHER,
+                                   .carrier = 1,
+                                   .speed = mbits,
+                                   .numa = -1};
     snprintf(i->name, sizeof(i->name), "%s", name);
     snprintf(i->kind, sizeof(i->kind), "%s", kind);
     if (strcmp(name, "lo") == 0) {
@@ -37,7 +42,8 @@ static void rdma(const char *device, unsigned port, const char *interface, int i
 {
     machine.port = realloc(machine.port, (machine.n_ports + 1) * sizeof(*machine.port));
     struct shunt__rdma_port *p = &machine.port[machine.n_ports++];
-    *p = (struct shunt__rdma_port){.port = port, .active = 1, .infiniband = infiniband, .speed = mbits, .numa = -1};
+    *p = (struct shunt__rdma_port){
+        .port = port, .active = 1, .infiniband = infiniband, .speed = mbits, .numa = -1};
     snprintf(p->device, sizeof(p->device), "%s", device);
     snprintf(p->interface, sizeof(p->interface), "%s", interface);
 }
@@ -101,7 +107,8 @@ static void ordinary(void)
     nic("eth5", "", 25000, "10.0.5.1")->flags &= ~(unsigned)IFF_UP;
     nic("eth6", "", 25000, "10.0.6.1")->carrier = 0;
     nic("eth7", "", 25000, "fe80::1");
-    is_str(choose(NULL, NULL, NULL, AF_UNSPEC), "eth2 eth10", "physical NICs that are up and have an address, in order of number");
+    is_str(choose(NULL, NULL, NULL, AF_UNSPEC), "eth2 eth10",
+           "physical NICs that are up and have an address, in order of number");
     ok(strstr(reason_of("docker0"), "Docker's bridge"), "docker0: %s", reason_of("docker0"));
     ok(strstr(reason_of("tailscale0"), "VPN"), "tailscale0: %s", reason_of("tailscale0"));
     ok(strstr(reason_of("eth3"), "tenth"), "eth3: %s", reason_of("eth3"));
@@ -111,20 +118,25 @@ static void ordinary(void)
     ok(strstr(reason_of("eth7"), "link-local"), "eth7: %s", reason_of("eth7"));
     ok(strstr(reason_of("lo"), "loopback"), "lo: %s", reason_of("lo"));
     is_str(rails->decided_by, "topology", "topology decided");
-    is_str(choose("eth3,lo,docker0", NULL, NULL, AF_UNSPEC), "eth3 lo docker0", "SHUNT_RAILS may name anything, in its order");
-    is_str(choose("eth2,eth5,eth99", NULL, NULL, AF_UNSPEC), "eth2", "a NIC that is down is not used though named");
+    is_str(choose("eth3,lo,docker0", NULL, NULL, AF_UNSPEC), "eth3 lo docker0",
+           "SHUNT_RAILS may name anything, in its order");
+    is_str(choose("eth2,eth5,eth99", NULL, NULL, AF_UNSPEC), "eth2",
+           "a NIC that is down is not used though named");
     is_int(rails->n_absent, 2, "but it is listed as absent, and so is one that does not exist");
     ok(strstr(reason_of("eth5"), "may come later"), "eth5: %s", reason_of("eth5"));
     ok(strstr(reason_of("eth99"), "no such NIC"), "eth99: %s", reason_of("eth99"));
     is_str(choose("^eth2", NULL, NULL, AF_UNSPEC), "eth10", "SHUNT_RAILS=^NAME excludes");
     is_str(choose(" eth2 , eth10 ", NULL, NULL, AF_UNSPEC), "eth2 eth10", "blanks around names do no harm");
-    ok(strstr(choose("eth2,eth2", NULL, NULL, AF_UNSPEC), "twice"), "a NIC named twice is refused: %s", shunt_error_text());
+    ok(strstr(choose("eth2,eth2", NULL, NULL, AF_UNSPEC), "twice"), "a NIC named twice is refused: %s",
+       shunt_error_text());
     const char *text = choose("nope", NULL, NULL, AF_UNSPEC);
     ok(strstr(text, "NOT_FOUND: SHUNT_RAILS=nope") && strstr(text, "eth10") && strstr(text, "docker0"),
        "a name that fits nothing: %s", text);
-    ok(strstr(choose("eth2:x", NULL, NULL, AF_UNSPEC), "INVALID: SHUNT_RAILS"), "a bad port: %s", shunt_error_text());
+    ok(strstr(choose("eth2:x", NULL, NULL, AF_UNSPEC), "INVALID: SHUNT_RAILS"), "a bad port: %s",
+       shunt_error_text());
     ok(strstr(choose(",", NULL, NULL, AF_UNSPEC), "INVALID"), "a list of nothing: %s", shunt_error_text());
-    is_str(choose(NULL, NULL, "eth", AF_UNSPEC), "eth2 eth3 eth7 eth10", "NCCL_SOCKET_IFNAME is a list of prefixes");
+    is_str(choose(NULL, NULL, "eth", AF_UNSPEC), "eth2 eth3 eth7 eth10",
+           "NCCL_SOCKET_IFNAME is a list of prefixes");
     is_int(rails->n_absent, 3, "what it matches but can't be used is absent");
     is_str(choose(NULL, NULL, "=eth2", AF_UNSPEC), "eth2", "=NAME is exact");
     is_str(choose(NULL, NULL, "^eth2", AF_UNSPEC), "eth10", "^PREFIX excludes, the rest is judged as ever");
@@ -132,7 +144,8 @@ static void ordinary(void)
     is_str(choose(NULL, NULL, "docker,lo", AF_UNSPEC), "docker0 lo", "it too may name anything");
     text = choose(NULL, NULL, "nope", AF_UNSPEC);
     ok(strstr(text, "NCCL_SOCKET_IFNAME=nope") && strstr(text, "eth10"), "an empty result: %s", text);
-    is_str(choose(NULL, NULL, NULL, AF_INET6), "eth7", "with IPv6 asked for, the link-local one is all there is");
+    is_str(choose(NULL, NULL, NULL, AF_INET6), "eth7",
+           "with IPv6 asked for, the link-local one is all there is");
     clear();
 }
 
@@ -143,7 +156,8 @@ static void namespaces(void)
     nic("rail1", "veth", 10000, "10.1.1.1")->lower_elsewhere = 1;
     nic("rail10", "veth", 10000, "10.1.10.1");
     nic("rail2", "veth", 10000, "10.1.2.1");
-    is_str(choose(NULL, NULL, NULL, AF_UNSPEC), "rail0 rail1 rail2 rail10", "veth pairs are rails where there is nothing better");
+    is_str(choose(NULL, NULL, NULL, AF_UNSPEC), "rail0 rail1 rail2 rail10",
+           "veth pairs are rails where there is nothing better");
     clear();
     nic("lo", "", -1, "127.0.0.1");
     is_str(choose(NULL, NULL, NULL, AF_UNSPEC), "lo", "alone, loopback is used");
@@ -154,13 +168,16 @@ static void namespaces(void)
     is_str(choose(NULL, NULL, NULL, AF_UNSPEC), "wg0", "a VPN before an isolated bridge");
     clear();
     nic("lo", "", -1, NULL)->flags &= ~(unsigned)IFF_UP;
-    ok(strstr(choose(NULL, NULL, NULL, AF_UNSPEC), "NOT_FOUND"), "an empty namespace: %s", shunt_error_text());
+    ok(strstr(choose(NULL, NULL, NULL, AF_UNSPEC), "NOT_FOUND"), "an empty namespace: %s",
+       shunt_error_text());
     clear();
-    ok(strstr(choose(NULL, NULL, NULL, AF_UNSPEC), "no NIC at all"), "no interface at all: %s", shunt_error_text());
+    ok(strstr(choose(NULL, NULL, NULL, AF_UNSPEC), "no NIC at all"), "no interface at all: %s",
+       shunt_error_text());
     clear();
     nic("eth0", "", 1000, "fe80::1");
     nic("docker0", "bridge", -1, "172.17.0.1");
-    is_str(choose(NULL, NULL, NULL, AF_UNSPEC), "eth0", "a link-local physical NIC before a bridge to nowhere");
+    is_str(choose(NULL, NULL, NULL, AF_UNSPEC), "eth0",
+           "a link-local physical NIC before a bridge to nowhere");
     clear();
     nic("rail0", "veth", 1000, "10.1.0.1");
     nic("rail1", "veth", 100, "10.1.1.1");
@@ -168,7 +185,8 @@ static void namespaces(void)
     clear();
     nic("eth0", "", -1, "2001:db8::1");
     is_str(choose(NULL, NULL, NULL, AF_UNSPEC), "eth0", "IPv6 alone will do");
-    ok(strstr(choose(NULL, NULL, NULL, AF_INET), "no IPv4 address"), "but not when IPv4 is asked for: %s", shunt_error_text());
+    ok(strstr(choose(NULL, NULL, NULL, AF_INET), "no IPv4 address"), "but not when IPv4 is asked for: %s",
+       shunt_error_text());
     clear();
 }
 
@@ -180,7 +198,8 @@ static void stacked(void)
     nic("docker0", "bridge", -1, "172.17.0.1");
     nic("veth7", "veth", 10000, NULL)->master = 4;
     is_str(choose(NULL, NULL, NULL, AF_UNSPEC), "bond0", "a bond stands for its members");
-    is_int(topo->of_type[SHUNT_TOPO_NIC][2]->u.nic->rate, 25000000000, "a bond that doesn't tell its speed has a member's");
+    is_int(topo->of_type[SHUNT_TOPO_NIC][2]->u.nic->rate, 25000000000,
+           "a bond that doesn't tell its speed has a member's");
     ok(strstr(reason_of("eth0"), "member of bond0"), "eth0: %s", reason_of("eth0"));
     clear();
     nic("enp1s0", "", 1000, NULL)->master = 2;
@@ -208,17 +227,22 @@ static void infiniband(void)
     rdma("mlx5_1", 1, "", 1, 200000);
     rdma("mlx5_10", 1, "", 1, 200000);
     rdma("mlx5_bond", 2, "", 1, 200);
-    is_str(choose(NULL, NULL, NULL, AF_UNSPEC), "ib0 mlx5_1 mlx5_10 mlx5_bond", "RDMA NICs carry data, InfiniBand without an address");
-    is_int(shunt_topo_find(topo, "mlx5_bond")->nic->rate, 200000000000, "an RDMA speed off by a thousand is mended");
-    ok(strstr(shunt_topo_find(topo, "mlx5_bond")->nic->reason, "200 Mbit/s"), "and said: %s", shunt_topo_find(topo, "mlx5_bond")->nic->reason);
+    is_str(choose(NULL, NULL, NULL, AF_UNSPEC), "ib0 mlx5_1 mlx5_10 mlx5_bond",
+           "RDMA NICs carry data, InfiniBand without an address");
+    is_int(shunt_topo_find(topo, "mlx5_bond")->nic->rate, 200000000000,
+           "an RDMA speed off by a thousand is mended");
+    ok(strstr(shunt_topo_find(topo, "mlx5_bond")->nic->reason, "200 Mbit/s"), "and said: %s",
+       shunt_topo_find(topo, "mlx5_bond")->nic->reason);
     is_str(choose(NULL, "mlx5_1", NULL, AF_UNSPEC), "mlx5_1 mlx5_10", "NCCL_IB_HCA is a list of prefixes");
     is_str(choose(NULL, "=mlx5_1", NULL, AF_UNSPEC), "mlx5_1", "or exact");
     is_str(choose(NULL, "^mlx5_1", NULL, AF_UNSPEC), "ib0 mlx5_bond", "or an exclusion");
     is_str(choose(NULL, "mlx5_0:1,mlx5_1:2", NULL, AF_UNSPEC), "ib0", "with ports");
-    is_str(choose(NULL, NULL, "eth0", AF_UNSPEC), "ib0 mlx5_1 mlx5_10 mlx5_bond", "NCCL_SOCKET_IFNAME does not move data off RDMA NICs");
+    is_str(choose(NULL, NULL, "eth0", AF_UNSPEC), "ib0 mlx5_1 mlx5_10 mlx5_bond",
+           "NCCL_SOCKET_IFNAME does not move data off RDMA NICs");
     is_str(choose("mlx5_1,ib0", NULL, NULL, AF_UNSPEC), "mlx5_1 ib0", "SHUNT_RAILS takes either name");
     is_int(rails->rail[0].port, 1, "and gives the port");
-    ok(strstr(choose(NULL, "nope", NULL, AF_UNSPEC), "NCCL_IB_HCA=nope"), "an empty result: %s", shunt_error_text());
+    ok(strstr(choose(NULL, "nope", NULL, AF_UNSPEC), "NCCL_IB_HCA=nope"), "an empty result: %s",
+       shunt_error_text());
     shunt_topo_rails_options_t sockets = {.size = sizeof(sockets), .no_rdma = 1};
     shunt_topo_rails_destroy(rails);
     rails = NULL;

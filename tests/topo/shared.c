@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Machines that others posted: what their owner would see in each. The files are not ours and lie beside the project
+ * Machines that others posted: what their owner would see in each. The files are not ours and lie beside the
+ * project
  * (../shared/topologies, or SHUNT_TOPOLOGIES); without them the test is skipped.
  */
 #include <shunt/topo.h>
@@ -15,43 +16,118 @@ static const struct {
     const char *nearest;
     const char *pairs[3];
 } machines[] = {
-    {"nccl/aws-g5-8gpu-bus-ids-only.xml", 0, 0, 2, "", {"0000:00:16.0|0000:00:17.0=PHB", "0000:00:16.0|0000:00:15.0=SYS"}},
-    {"nccl/aws-p4d-8gpu-4nic-interleaved-cpumask.xml", 8, 4, 2,
-     "0000:10:1b.0 0000:10:1b.0 0000:20:1b.0 0000:20:1b.0 0000:90:1b.0 0000:90:1b.0 0000:a0:1b.0 0000:a0:1b.0",
+    {"nccl/aws-g5-8gpu-bus-ids-only.xml",
+     0,
+     0,
+     2,
+     "",
+     {"0000:00:16.0|0000:00:17.0=PHB", "0000:00:16.0|0000:00:15.0=SYS"}},
+    {"nccl/aws-p4d-8gpu-4nic-interleaved-cpumask.xml",
+     8,
+     4,
+     2,
+     "0000:10:1b.0 0000:10:1b.0 0000:20:1b.0 0000:20:1b.0 0000:90:1b.0 0000:90:1b.0 0000:a0:1b.0 "
+     "0000:a0:1b.0",
      {"GPU 0|GPU 1=PIX", "GPU 0|GPU 2=PHB", "GPU 0|GPU 4=SYS"}},
-    {"nccl/azure-ncv4-4gpu-no-link-speed.xml", 4, 1, 4, "eth0 eth0 eth0 eth0", {"GPU 0|eth0=PHB", "GPU 1|eth0=SYS"}},
-    {"nccl/azure-ndv4-8gpu-8nic-4numa-virtual-switches.xml", 8, 8, 4,
-     "0103:00:00.0,0104:00:00.0 0103:00:00.0,0104:00:00.0 0101:00:00.0,0102:00:00.0 0101:00:00.0,0102:00:00.0 "
-     "0107:00:00.0,0108:00:00.0 0107:00:00.0,0108:00:00.0 0105:00:00.0,0106:00:00.0 0105:00:00.0,0106:00:00.0",
+    {"nccl/azure-ncv4-4gpu-no-link-speed.xml",
+     4,
+     1,
+     4,
+     "eth0 eth0 eth0 eth0",
+     {"GPU 0|eth0=PHB", "GPU 1|eth0=SYS"}},
+    {"nccl/azure-ndv4-8gpu-8nic-4numa-virtual-switches.xml",
+     8,
+     8,
+     4,
+     "0103:00:00.0,0104:00:00.0 0103:00:00.0,0104:00:00.0 0101:00:00.0,0102:00:00.0 "
+     "0101:00:00.0,0102:00:00.0 "
+     "0107:00:00.0,0108:00:00.0 0107:00:00.0,0108:00:00.0 0105:00:00.0,0106:00:00.0 "
+     "0105:00:00.0,0106:00:00.0",
      {"GPU 0|0103:00:00.0=PIX", "GPU 0|GPU 1=PIX", "GPU 0|GPU 2=SYS"}},
-    {"nccl/azure-ndv5-8gpu-8nic.xml", 8, 8, 2,
-     "0101:00:00.0 0102:00:00.0 0103:00:00.0 0104:00:00.0 0105:00:00.0 0106:00:00.0 0107:00:00.0 0108:00:00.0",
+    {"nccl/azure-ndv5-8gpu-8nic.xml",
+     8,
+     8,
+     2,
+     "0101:00:00.0 0102:00:00.0 0103:00:00.0 0104:00:00.0 0105:00:00.0 0106:00:00.0 0107:00:00.0 "
+     "0108:00:00.0",
      {"GPU 0|0101:00:00.0=PIX", "GPU 0|GPU 1=PHB", "GPU 0|GPU 4=SYS"}},
-    {"nccl/flagcx-gpus-directly-under-system.xml", 8, 2, 0, "mlx5_0 mlx5_1 mlx5_0 mlx5_1 mlx5_0 mlx5_1 mlx5_0 mlx5_1",
+    {"nccl/flagcx-gpus-directly-under-system.xml",
+     8,
+     2,
+     0,
+     "mlx5_0 mlx5_1 mlx5_0 mlx5_1 mlx5_0 mlx5_1 mlx5_0 mlx5_1",
      {"GPU 0|mlx5_0=PHB", "GPU 0|mlx5_1=NODE"}},
-    {"nccl/oci-h100-8gpu-16port-leading-blank-line.xml", 8, 16, 2,
-     "mlx5_0,mlx5_1 mlx5_3,mlx5_4 mlx5_5,mlx5_6 mlx5_7,mlx5_8 mlx5_9,mlx5_10 mlx5_12,mlx5_13 mlx5_14,mlx5_15 mlx5_16,mlx5_17",
+    {"nccl/oci-h100-8gpu-16port-leading-blank-line.xml",
+     8,
+     16,
+     2,
+     "mlx5_0,mlx5_1 mlx5_3,mlx5_4 mlx5_5,mlx5_6 mlx5_7,mlx5_8 mlx5_9,mlx5_10 mlx5_12,mlx5_13 mlx5_14,mlx5_15 "
+     "mlx5_16,mlx5_17",
      {"GPU 0|GPU 7=NVL", "GPU 0|mlx5_0=PIX", "GPU 0|mlx5_17=SYS"}},
-    {"nccl/rccl-16gpu-145-elements.xml", 16, 8, 4,
-     "mlx5_0 mlx5_0 mlx5_1 mlx5_1 mlx5_2 mlx5_2 mlx5_3 mlx5_3 mlx5_4 mlx5_4 mlx5_5 mlx5_5 mlx5_7 mlx5_7 mlx5_8 mlx5_8",
+    {"nccl/rccl-16gpu-145-elements.xml",
+     16,
+     8,
+     4,
+     "mlx5_0 mlx5_0 mlx5_1 mlx5_1 mlx5_2 mlx5_2 mlx5_3 mlx5_3 mlx5_4 mlx5_4 mlx5_5 mlx5_5 mlx5_7 mlx5_7 "
+     "mlx5_8 mlx5_8",
      {"GPU 0|GPU 1=NVL", "GPU 0|GPU 3=PIX", "GPU 0|GPU 15=SYS"}},
-    {"nccl/rccl-4gpu-veth-nic.xml", 4, 2, 1, "enp96s0f0 enp96s0f0 enp96s0f0 enp96s0f0", {"GPU 0|GPU 3=NVL", "GPU 0|enp96s0f0=PHB"}},
-    {"nccl/rccl-8gpu-1g-beside-200g-same-dev.xml", 8, 2, 4, "mlx5_0 mlx5_0 mlx5_0 mlx5_0 mlx5_0 mlx5_0 mlx5_0 mlx5_0",
+    {"nccl/rccl-4gpu-veth-nic.xml",
+     4,
+     2,
+     1,
+     "enp96s0f0 enp96s0f0 enp96s0f0 enp96s0f0",
+     {"GPU 0|GPU 3=NVL", "GPU 0|enp96s0f0=PHB"}},
+    {"nccl/rccl-8gpu-1g-beside-200g-same-dev.xml",
+     8,
+     2,
+     4,
+     "mlx5_0 mlx5_0 mlx5_0 mlx5_0 mlx5_0 mlx5_0 mlx5_0 mlx5_0",
      {"GPU 0|GPU 2=NVL", "GPU 4|mlx5_0=PHB", "GPU 0|enp98s0f0=PHB"}},
-    {"nccl/rccl-8gpu-mi300.xml", 8, 8, 2, "mlx5_0 mlx5_1 mlx5_2 mlx5_3 mlx5_4 mlx5_5 mlx5_6 mlx5_7",
+    {"nccl/rccl-8gpu-mi300.xml",
+     8,
+     8,
+     2,
+     "mlx5_0 mlx5_1 mlx5_2 mlx5_3 mlx5_4 mlx5_5 mlx5_6 mlx5_7",
      {"GPU 0|GPU 7=NVL", "GPU 0|mlx5_0=PXB", "GPU 0|mlx5_1=PHB"}},
-    {"nccl/rccl-8gpu-mi350-nic-before-gpu-host-hash.xml", 8, 8, 2,
+    {"nccl/rccl-8gpu-mi350-nic-before-gpu-host-hash.xml",
+     8,
+     8,
+     2,
      "bnxt_re0 bnxt_re1 bnxt_re2 bnxt_re3 bnxt_re4 bnxt_re5 bnxt_re6 bnxt_re7",
      {"GPU 0|bnxt_re0=PIX", "GPU 0|bnxt_re4=SYS", "GPU 3|GPU 4=NVL"}},
-    {"nccl/rccl-8gpu-rome-numa-1-3-5-7.xml", 8, 4, 4, "mlx5_1 mlx5_1 mlx5_3 mlx5_3 mlx5_5 mlx5_5 mlx5_7 mlx5_7",
+    {"nccl/rccl-8gpu-rome-numa-1-3-5-7.xml",
+     8,
+     4,
+     4,
+     "mlx5_1 mlx5_1 mlx5_3 mlx5_3 mlx5_5 mlx5_5 mlx5_7 mlx5_7",
      {"GPU 0|GPU 3=NVL", "GPU 0|mlx5_1=PXB", "GPU 0|GPU 4=SYS"}},
-    {"hwloc/2numa-ib0-mlx4.xml", 4, 4, 2, "eth2,ib0 eth2,ib0 eth2,ib0 eth2,ib0", {"GPU 0|ib0=PHB", "GPU 2|ib0=SYS", "eth0|eth1=PIX"}},
+    {"hwloc/2numa-ib0-mlx4.xml",
+     4,
+     4,
+     2,
+     "eth2,ib0 eth2,ib0 eth2,ib0 eth2,ib0",
+     {"GPU 0|ib0=PHB", "GPU 2|ib0=SYS", "eth0|eth1=PIX"}},
     {"hwloc/4numa-pci.xml", 1, 8, 4, "eth0,eth1", {"GPU 0|eth0=PHB", "eth0|eth2=SYS"}},
-    {"hwloc/dgx2-16gpu-12nvswitch.xml", 16, 0, 2, "- - - - - - - - - - - - - - - -", {"GPU 0|GPU 15=NVL", "GPU 0|NUMA 0=PHB", "GPU 0|NUMA 1=SYS"}},
+    {"hwloc/dgx2-16gpu-12nvswitch.xml",
+     16,
+     0,
+     2,
+     "- - - - - - - - - - - - - - - -",
+     {"GPU 0|GPU 15=NVL", "GPU 0|NUMA 0=PHB", "GPU 0|NUMA 1=SYS"}},
     {"hwloc/heterogeneous-memory.xml", 0, 0, 8, "", {"NUMA 0|NUMA 7=SYS", "NUMA 0|NUMA 1=SYS"}},
-    {"hwloc/irregular-groups-disallowed-cpus.xml", 3, 2, 8, "eth0,eth1 eth0,eth1 eth0,eth1", {"GPU 1|eth0=SYS", "eth0|eth1=PIX"}},
+    {"hwloc/irregular-groups-disallowed-cpus.xml",
+     3,
+     2,
+     8,
+     "eth0,eth1 eth0,eth1 eth0,eth1",
+     {"GPU 1|eth0=SYS", "eth0|eth1=PIX"}},
     {"hwloc/many-virtual-functions.xml", 0, 18, 2, "", {"eth4|eth5=PIX", "eth4|eth6=SYS", "eth4|eth0=PHB"}},
-    {"hwloc/power8-gpu-nvlink-distances.xml", 4, 0, 2, "- - - -", {"GPU 0|GPU 1=NVL", "GPU 0|GPU 2=SYS", "GPU 0|NUMA 0=NVL"}},
+    {"hwloc/power8-gpu-nvlink-distances.xml",
+     4,
+     0,
+     2,
+     "- - - -",
+     {"GPU 0|GPU 1=NVL", "GPU 0|GPU 2=SYS", "GPU 0|NUMA 0=NVL"}},
 };
 
 static void check_nearest(const shunt_topo_t *topo, const char *file, const char *wanted)
@@ -80,8 +156,10 @@ static void check_pair(const shunt_topo_t *topo, const char *file, const char *p
     if (!ok(from && to, "%s has %s and %s", file, a, b))
         return;
     shunt_topo_path(topo, from, to, &path);
-    is_str(shunt_topo_class_name(path.path_class), class, "%s: %s to %s, %.1f GB/s", file, a, b, path.bandwidth / 1e9);
-    ok(path.bandwidth > 0 && path.n_hops >= 2 && path.hop[0] == from && path.hop[path.n_hops - 1] == to, "%s: with a bandwidth and hops", file);
+    is_str(shunt_topo_class_name(path.path_class), class, "%s: %s to %s, %.1f GB/s", file, a, b,
+           path.bandwidth / 1e9);
+    ok(path.bandwidth > 0 && path.n_hops >= 2 && path.hop[0] == from && path.hop[path.n_hops - 1] == to,
+       "%s: with a bandwidth and hops", file);
 }
 
 int main(void)

@@ -33,14 +33,16 @@ static int add_host(const struct options *opt, const char *file, shunt_fabric_t 
     slash = file ? strrchr(file, '/') : NULL;
     char name[64] = "";
     if (file && !*shunt_topo_host_name(topo))
-        snprintf(name, sizeof(name), "%.*s", (int)strcspn(slash ? slash + 1 : file, "."), slash ? slash + 1 : file);
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(slash ? slash + 1 : file, "."),
+                 slash ? slash + 1 : file);
     st = shunt_fabric_add_host(fabric, topo, *name ? name : NULL, NULL, &host);
     if (st != SHUNT_OK) {
         shunt_topo_destroy(topo);
         return fail(st);
     }
     host_number = host;
-    st = copies > 1 ? shunt_fabric_repeat_host(fabric, (unsigned)host_number, (unsigned)copies - 1) : SHUNT_OK;
+    st = copies > 1 ? shunt_fabric_repeat_host(fabric, (unsigned)host_number, (unsigned)copies - 1)
+                    : SHUNT_OK;
     return st == SHUNT_OK ? 0 : fail(st);
 }
 
@@ -79,7 +81,10 @@ static int print(const struct options *opt, const shunt_fabric_t *fabric)
     static const struct {
         const char *name;
         shunt_topo_format_t format;
-    } formats[] = {{"text", SHUNT_TOPO_TEXT}, {"json", SHUNT_TOPO_JSON}, {"svg", SHUNT_TOPO_SVG}, {"dot", SHUNT_TOPO_DOT}};
+    } formats[] = {{"text", SHUNT_TOPO_TEXT},
+                   {"json", SHUNT_TOPO_JSON},
+                   {"svg", SHUNT_TOPO_SVG},
+                   {"dot", SHUNT_TOPO_DOT}};
     char *text;
     size_t size;
 
@@ -114,13 +119,16 @@ struct ranks {
 
 static const char *where(const struct ranks *r, unsigned rank, char out[160])
 {
-    snprintf(out, 160, "%s %s", shunt_fabric_host_name(r->fabric, r->places[rank].host), shunt_fabric_slot(r->fabric, r->places[rank])->name);
+    snprintf(out, 160, "%s %s", shunt_fabric_host_name(r->fabric, r->places[rank].host),
+             shunt_fabric_slot(r->fabric, r->places[rank])->name);
     return out;
 }
 
 static const char *rail_name(const struct ranks *r, unsigned rank, int rail)
 {
-    const shunt_topo_object_t *nic = rail < 0 ? NULL : shunt_fabric_rail_nic(r->fabric, r->places[rank].host, (unsigned)rail);
+    const shunt_topo_object_t *nic = rail < 0 ? NULL
+                                              : shunt_fabric_rail_nic(r->fabric, r->places[rank].host,
+                                                                      (unsigned)rail);
 
     return nic ? nic->name : "-";
 }
@@ -129,7 +137,8 @@ static void print_ranks(const struct ranks *r)
 {
     char place[160];
 
-    printf("\nRanks%s\n", r->stages * r->replicas == r->n ? ", and which stage and replica each should be" : "");
+    printf("\nRanks%s\n",
+           r->stages * r->replicas == r->n ? ", and which stage and replica each should be" : "");
     for (unsigned i = 0; i < r->n && i < 64; i++) {
         printf("  rank %-4u %-28s", i, where(r, i, place));
         if (r->stages * r->replicas == r->n)
@@ -151,7 +160,8 @@ static void print_ranks(const struct ranks *r)
     }
     if (r->stages * r->replicas != r->n)
         return;
-    printf("\n%u stages x %u replicas: %s\n  share of the bytes    usual order   advised\n", r->stages, r->replicas, r->report.reason);
+    printf("\n%u stages x %u replicas: %s\n  share of the bytes    usual order   advised\n", r->stages,
+           r->replicas, r->report.reason);
     double before = 0, after = 0;
     for (unsigned c = 0; c < 16; c++) {
         before += r->report.bytes_before[c];
@@ -159,10 +169,15 @@ static void print_ranks(const struct ranks *r)
     }
     for (unsigned c = 0; c < 9; c++)
         if (r->report.bytes_before[c] > 0 || r->report.bytes_after[c] > 0)
-            printf("  %-20s %9.1f %% %9.1f %%\n", c == 7 ? "one network switch" : c == 8 ? "across switches" : shunt_placement_class_name(c),
-                   before > 0 ? 100 * r->report.bytes_before[c] / before : 0, after > 0 ? 100 * r->report.bytes_after[c] / after : 0);
+            printf("  %-20s %9.1f %% %9.1f %%\n",
+                   c == 7   ? "one network switch"
+                   : c == 8 ? "across switches"
+                            : shunt_placement_class_name(c),
+                   before > 0 ? 100 * r->report.bytes_before[c] / before : 0,
+                   after > 0 ? 100 * r->report.bytes_after[c] / after : 0);
     if (r->report.seconds_before > 0)
-        printf("  busiest link needs %.3g of its time in the usual order\n", r->report.seconds_after / r->report.seconds_before);
+        printf("  busiest link needs %.3g of its time in the usual order\n",
+               r->report.seconds_after / r->report.seconds_before);
 }
 
 static void print_ranks_json(const struct ranks *r)
@@ -171,7 +186,8 @@ static void print_ranks_json(const struct ranks *r)
 
     printf("{\"ranks\": [");
     for (unsigned i = 0; i < r->n; i++) {
-        printf("%s\n  {\"rank\": %u, \"host\": \"%s\", \"place\": \"%s\"", i ? "," : "", i, shunt_fabric_host_name(r->fabric, r->places[i].host),
+        printf("%s\n  {\"rank\": %u, \"host\": \"%s\", \"place\": \"%s\"", i ? "," : "", i,
+               shunt_fabric_host_name(r->fabric, r->places[i].host),
                shunt_fabric_slot(r->fabric, r->places[i])->name);
         if (placed)
             printf(", \"stage\": %u, \"replica\": %u", r->stage[i], r->replica[i]);
@@ -186,7 +202,8 @@ static void print_ranks_json(const struct ranks *r)
     }
     printf("\n]");
     if (placed) {
-        printf(", \"stages\": %u, \"replicas\": %u, \"reason\": \"%s\", \"bytes_before\": {", r->stages, r->replicas, r->report.reason);
+        printf(", \"stages\": %u, \"replicas\": %u, \"reason\": \"%s\", \"bytes_before\": {", r->stages,
+               r->replicas, r->report.reason);
         for (unsigned c = 0; c < 9; c++)
             printf("%s\"%s\": %.0f", c ? ", " : "", shunt_placement_class_name(c), r->report.bytes_before[c]);
         printf("}, \"bytes_after\": {");
@@ -204,9 +221,10 @@ static int choose_stages(const struct options *opt, struct ranks *r)
 
     if (opt->stages) {
         char rest;
-        if (sscanf(opt->stages, "%ux%u%c", &r->stages, &r->replicas, &rest) != 2 || !r->stages || !r->replicas ||
-            (uint64_t)r->stages * r->replicas != r->n) {
-            fprintf(stderr, "shunt-topo: --stages wants stages x replicas that make %u ranks, such as 2x%u\n", r->n, r->n / 2);
+        if (sscanf(opt->stages, "%ux%u%c", &r->stages, &r->replicas, &rest) != 2 || !r->stages ||
+            !r->replicas || (uint64_t)r->stages * r->replicas != r->n) {
+            fprintf(stderr, "shunt-topo: --stages wants stages x replicas that make %u ranks, such as 2x%u\n",
+                    r->n, r->n / 2);
             return 2;
         }
         return 0;
@@ -244,9 +262,11 @@ static int show_ranks(const struct options *opt, const shunt_fabric_t *fabric)
     r.leave = malloc((size_t)r.rings * r.n * sizeof(*r.leave));
     if (!r.order || !r.enter || !r.leave)
         return 1;
-    st = shunt_fabric_rings(fabric, r.places, r.n, r.rings, cross && atoi(cross) == 1, r.order, r.enter, r.leave);
+    st = shunt_fabric_rings(fabric, r.places, r.n, r.rings, cross && atoi(cross) == 1, r.order, r.enter,
+                            r.leave);
     if (st == SHUNT_OK) {
-        /* Of a transformer's stage: activations of many micro-batches, gradients of its share of the weights. */
+        /* Of a transformer's stage: activations of many micro-batches, gradients of its share of the weights.
+         */
         shunt_stages_t s = {sizeof(s), r.stages, r.replicas, 2e9, 4e9};
         st = shunt_fabric_place_stages(fabric, r.places, &s, r.stage, r.replica, &r.report);
     }

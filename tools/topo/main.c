@@ -40,8 +40,9 @@ static int export(const struct options *opt, const shunt_topo_t *topo)
     static const struct {
         const char *name;
         shunt_topo_format_t format;
-    } formats[] = {{"text", SHUNT_TOPO_TEXT}, {"matrix", SHUNT_TOPO_MATRIX}, {"json", SHUNT_TOPO_JSON}, {"svg", SHUNT_TOPO_SVG},
-                   {"dot", SHUNT_TOPO_DOT}, {"nccl", SHUNT_TOPO_NCCL}, {"hwloc", SHUNT_TOPO_HWLOC}};
+    } formats[] = {{"text", SHUNT_TOPO_TEXT},  {"matrix", SHUNT_TOPO_MATRIX}, {"json", SHUNT_TOPO_JSON},
+                   {"svg", SHUNT_TOPO_SVG},    {"dot", SHUNT_TOPO_DOT},       {"nccl", SHUNT_TOPO_NCCL},
+                   {"hwloc", SHUNT_TOPO_HWLOC}};
     char *text;
     size_t size;
     int code;
@@ -64,7 +65,9 @@ static int export(const struct options *opt, const shunt_topo_t *topo)
             free(text);
             return code;
         }
-    fprintf(stderr, "shunt-topo: no format \"%s\": there are text, matrix, json, svg, dot, nccl, hwloc and packed\n", opt->format);
+    fprintf(stderr,
+            "shunt-topo: no format \"%s\": there are text, matrix, json, svg, dot, nccl, hwloc and packed\n",
+            opt->format);
     return 2;
 }
 

@@ -78,12 +78,21 @@ static int check(struct options *opt)
 
 int read_options(int argc, char **argv, struct options *opt)
 {
-    static const struct option list[] = {
-        {"matrix", no_argument, NULL, 'm'}, {"rails", optional_argument, NULL, 'r'}, {"path", required_argument, NULL, 'p'},
-        {"of", required_argument, NULL, 'f'}, {"output", required_argument, NULL, 'o'}, {"synthetic", required_argument, NULL, 's'},
-        {"merge", no_argument, NULL, MERGE}, {"fabric", required_argument, NULL, FABRIC}, {"ranks", required_argument, NULL, 'n'},
-        {"stages", required_argument, NULL, STAGES}, {"diff", no_argument, NULL, DIFF}, {"json", no_argument, NULL, JSON},
-        {"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'}, {NULL, 0, NULL, 0}};
+    static const struct option list[] = {{"matrix", no_argument, NULL, 'm'},
+                                         {"rails", optional_argument, NULL, 'r'},
+                                         {"path", required_argument, NULL, 'p'},
+                                         {"of", required_argument, NULL, 'f'},
+                                         {"output", required_argument, NULL, 'o'},
+                                         {"synthetic", required_argument, NULL, 's'},
+                                         {"merge", no_argument, NULL, MERGE},
+                                         {"fabric", required_argument, NULL, FABRIC},
+                                         {"ranks", required_argument, NULL, 'n'},
+                                         {"stages", required_argument, NULL, STAGES},
+                                         {"diff", no_argument, NULL, DIFF},
+                                         {"json", no_argument, NULL, JSON},
+                                         {"help", no_argument, NULL, 'h'},
+                                         {"version", no_argument, NULL, 'V'},
+                                         {NULL, 0, NULL, 0}};
     int c;
 
     memset(opt, 0, sizeof(*opt));

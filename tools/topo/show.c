@@ -48,7 +48,9 @@ static const shunt_topo_object_t *place_of(const struct options *opt, const shun
 
     if (gpus)
         return shunt_topo_get(topo, SHUNT_TOPO_GPU, opt->rank_of % gpus);
-    return numas ? shunt_topo_get(topo, SHUNT_TOPO_NUMA, (unsigned)((uint64_t)opt->rank_of * numas / opt->rank_count)) : NULL;
+    return numas ? shunt_topo_get(topo, SHUNT_TOPO_NUMA,
+                                  (unsigned)((uint64_t)opt->rank_of * numas / opt->rank_count))
+                 : NULL;
 }
 
 struct reach {
@@ -69,7 +71,8 @@ static int by_nearness(const void *a, const void *b)
 }
 
 /* The rails in the order in which this rank is near to them. */
-static void rails_of_rank(const struct options *opt, const shunt_topo_t *topo, const shunt_topo_rails_t *rails)
+static void rails_of_rank(const struct options *opt, const shunt_topo_t *topo,
+                          const shunt_topo_rails_t *rails)
 {
     const shunt_topo_object_t *place = place_of(opt, topo);
     struct reach *reach = calloc(rails->n_used + 1, sizeof(*reach));
@@ -77,7 +80,8 @@ static void rails_of_rank(const struct options *opt, const shunt_topo_t *topo, c
     unsigned n = 0;
 
     for (unsigned i = 0; i < rails->n_used && place && reach; i++) {
-        if (!rails->rail[i].object || shunt_topo_path(topo, place, rails->rail[i].object, &reach[n].path) != SHUNT_OK)
+        if (!rails->rail[i].object ||
+            shunt_topo_path(topo, place, rails->rail[i].object, &reach[n].path) != SHUNT_OK)
             continue;
         reach[n].rail = &rails->rail[i];
         reach[n++].turn = i;
@@ -85,7 +89,8 @@ static void rails_of_rank(const struct options *opt, const shunt_topo_t *topo, c
     if (n)
         qsort(reach, n, sizeof(*reach), by_nearness);
     unsigned equal = 0; /* rails that are equally near take turns among the ranks of a host */
-    while (equal < n && reach[equal].path.path_class == reach[0].path.path_class && reach[equal].path.bandwidth > reach[0].path.bandwidth * 0.999)
+    while (equal < n && reach[equal].path.path_class == reach[0].path.path_class &&
+           reach[equal].path.bandwidth > reach[0].path.bandwidth * 0.999)
         equal++;
     for (unsigned turns = equal ? opt->rank_of % equal : 0; turns > 0; turns--) {
         struct reach first = reach[0];
@@ -93,12 +98,15 @@ static void rails_of_rank(const struct options *opt, const shunt_topo_t *topo, c
         reach[equal - 1] = first;
     }
     if (n)
-        printf("\nRank %u of %u on this host, at %s: nearest first\n", opt->rank_of, opt->rank_count, place->name);
+        printf("\nRank %u of %u on this host, at %s: nearest first\n", opt->rank_of, opt->rank_count,
+               place->name);
     for (unsigned i = 0; i < n; i++) {
-        printf("  %-14s %-4s %6.1f GB/s", reach[i].rail->name, shunt_topo_class_name(reach[i].path.path_class), reach[i].path.bandwidth / 1e9);
+        printf("  %-14s %-4s %6.1f GB/s", reach[i].rail->name,
+               shunt_topo_class_name(reach[i].path.path_class), reach[i].path.bandwidth / 1e9);
         if (shunt_topo_binding(topo, reach[i].rail->object, &bind) == SHUNT_OK) {
             if (bind.numa >= 0 && bind.n_cpus)
-                printf("  helper thread on CPU %u, buffers on NUMA %d", bind.cpu[opt->rank_of % (bind.n_cpus < 1024 ? bind.n_cpus : 1024)], bind.numa);
+                printf("  helper thread on CPU %u, buffers on NUMA %d",
+                       bind.cpu[opt->rank_of % (bind.n_cpus < 1024 ? bind.n_cpus : 1024)], bind.numa);
             else
                 printf("  %s", bind.reason);
         }
@@ -121,7 +129,8 @@ int show_rails(const struct options *opt, const shunt_topo_t *topo)
         printf("%u rail%s, chosen by %s\n", rails->n_used, rails->n_used == 1 ? "" : "s", rails->decided_by);
         for (unsigned i = 0; i < rails->n; i++) {
             const shunt_topo_rail_t *r = &rails->rail[i];
-            printf("  %-6s %-14s %-12s %s\n", states[r->state], r->name, r->nic && r->nic->rate_known ? rate(text, (double)r->nic->rate) : "-", r->reason);
+            printf("  %-6s %-14s %-12s %s\n", states[r->state], r->name,
+                   r->nic && r->nic->rate_known ? rate(text, (double)r->nic->rate) : "-", r->reason);
         }
         rails_of_rank(opt, topo, rails);
     }
@@ -136,7 +145,9 @@ static const shunt_topo_object_t *find(const shunt_topo_t *topo, const char *nam
     if (!o) {
         fprintf(stderr, "shunt-topo: there is no \"%s\"; there are", name);
         for (int type = SHUNT_TOPO_NUMA; type <= SHUNT_TOPO_NVSWITCH; type++)
-            for (unsigned i = 0; i < shunt_topo_count(topo, (shunt_topo_type_t)type) && i < 20 && type != SHUNT_TOPO_BRIDGE; i++)
+            for (unsigned i = 0;
+                 i < shunt_topo_count(topo, (shunt_topo_type_t)type) && i < 20 && type != SHUNT_TOPO_BRIDGE;
+                 i++)
                 fprintf(stderr, " \"%s\"", shunt_topo_get(topo, (shunt_topo_type_t)type, i)->name);
         fprintf(stderr, "\n");
     }
@@ -159,7 +170,8 @@ int show_path(const struct options *opt, const shunt_topo_t *topo)
         json_text(a->name);
         printf(", \"to\": ");
         json_text(b->name);
-        printf(", \"class\": \"%s\", \"bandwidth\": %.0f, \"links\": %u, \"hops\": [", shunt_topo_class_name(path.path_class), path.bandwidth, path.links);
+        printf(", \"class\": \"%s\", \"bandwidth\": %.0f, \"links\": %u, \"hops\": [",
+               shunt_topo_class_name(path.path_class), path.bandwidth, path.links);
         for (unsigned i = 0; i < path.n_hops; i++) {
             printf("%s", i ? ", " : "");
             json_text(path.hop[i]->name);

@@ -29,7 +29,8 @@ typedef struct shunt_topo_object shunt_topo_object_t;
 
 typedef struct shunt_host_id {
     uint8_t bytes[16]; /* equal for two processes if they can share memory through /dev/shm */
-    char text[160];    /* what it was made of, for people: "NCCL_HOSTID=node7" or "boot 4f68b7ed, /dev/shm 27:1" */
+    char text[160]; /* what it was made of, for people: "NCCL_HOSTID=node7" or "boot 4f68b7ed, /dev/shm 27:1"
+                     */
 } shunt_host_id_t;
 
 /*
@@ -104,7 +105,7 @@ typedef struct shunt_topo_nic {
     const char *rdma;        /* RDMA device ("mlx5_0"), or NULL */
     unsigned rdma_port;      /* port of the RDMA device, from 1; 0 if none */
     const char *driver;      /* "mlx5_core", "virtio_net"; "" if unknown */
-    const char *kind;        /* what the kernel calls a software interface: "veth", "bridge"; "" for hardware */
+    const char *kind; /* what the kernel calls a software interface: "veth", "bridge"; "" for hardware */
     unsigned ifindex;        /* interface index in this network namespace; 0 if read from a file */
     unsigned mtu;            /* bytes; 0 if unknown */
     uint64_t rate;           /* bits per second; a default if the source had none or an absurd one */
@@ -159,26 +160,29 @@ struct shunt_topo_object {
 SHUNT_API shunt_status_t shunt_topo_load_live(int nics_only, shunt_topo_t **topo);
 
 /*
- * From a file: hwloc XML (lstopo's exports, of hwloc 1 to 3), or NCCL's or RCCL's topology XML (what NCCL_TOPO_FILE
- * takes and NCCL_TOPO_DUMP_FILE gives), told apart by their root element; or a packed topology. "-" is the
- * standard input. SHUNT_ERR_NOT_FOUND, SHUNT_ERR_FORMAT (names line and what is wrong), SHUNT_ERR_LIMIT (beyond
- * 16 MiB, 65,536 elements or 64 levels). No entity is expanded and nothing else is opened.
+ * From a file: hwloc XML (lstopo's exports, of hwloc 1 to 3), or NCCL's or RCCL's topology XML (what
+ * NCCL_TOPO_FILE takes and NCCL_TOPO_DUMP_FILE gives), told apart by their root element; or a packed
+ * topology. "-" is the standard input. SHUNT_ERR_NOT_FOUND, SHUNT_ERR_FORMAT (names line and what is wrong),
+ * SHUNT_ERR_LIMIT (beyond 16 MiB, 65,536 elements or 64 levels). No entity is expanded and nothing else is
+ * opened.
  */
 SHUNT_API shunt_status_t shunt_topo_load_file(const char *path, shunt_topo_t **topo);
 
-/* The same from memory; `name` is for error texts, may be NULL. `data` needs no final 0 and may go after the call. */
-SHUNT_API shunt_status_t shunt_topo_load_memory(const char *name, const void *data, size_t size, shunt_topo_t **topo);
+/* The same from memory; `name` is for error texts, may be NULL. `data` needs no final 0 and may go after the
+ * call. */
+SHUNT_API shunt_status_t shunt_topo_load_memory(const char *name, const void *data, size_t size,
+                                                shunt_topo_t **topo);
 
 /*
- * From a description in hwloc's synthetic notation ("pack:2 numa:2 core:12 pu:2"), optionally followed by '+' and
- * the devices of each NUMA node: "pack:2 numa:2 core:12 pu:2 + switch:1 gpu:2 nic:1@400g" is two GPUs and one NIC of
- * 400 Gbit/s under each of the four PCI switches. "nvlink:18" joins all GPUs through an NVSwitch.
+ * From a description in hwloc's synthetic notation ("pack:2 numa:2 core:12 pu:2"), optionally followed by '+'
+ * and the devices of each NUMA node: "pack:2 numa:2 core:12 pu:2 + switch:1 gpu:2 nic:1@400g" is two GPUs and
+ * one NIC of 400 Gbit/s under each of the four PCI switches. "nvlink:18" joins all GPUs through an NVSwitch.
  */
 SHUNT_API shunt_status_t shunt_topo_load_synthetic(const char *description, shunt_topo_t **topo);
 
 /*
- * The live host as NCCL_TOPO_FILE would have it: if that is set and readable, that file with the live host's NIC
- * states put in; else the live host. NCCL_TOPO_DUMP_FILE is written where it is set.
+ * The live host as NCCL_TOPO_FILE would have it: if that is set and readable, that file with the live host's
+ * NIC states put in; else the live host. NCCL_TOPO_DUMP_FILE is written where it is set.
  */
 SHUNT_API shunt_status_t shunt_topo_load(shunt_topo_t **topo);
 
@@ -189,11 +193,13 @@ SHUNT_API void shunt_topo_destroy(shunt_topo_t *topo);
 SHUNT_API unsigned shunt_topo_count(const shunt_topo_t *topo, shunt_topo_type_t type);
 
 /* The index-th object of a type, NULL beyond the last. Owned by the topology. */
-SHUNT_API const shunt_topo_object_t *shunt_topo_get(const shunt_topo_t *topo, shunt_topo_type_t type, unsigned index);
+SHUNT_API const shunt_topo_object_t *shunt_topo_get(const shunt_topo_t *topo, shunt_topo_type_t type,
+                                                    unsigned index);
 
 /*
  * The object of that name, or NULL. Takes names of objects ("GPU 3", "gpu3", "NUMA 0", "mlx5_0"), RDMA
- * device names with or without port ("mlx5_0:1"), interface names and PCI addresses ("0000:3b:00.0", "3b:00.0").
+ * device names with or without port ("mlx5_0:1"), interface names and PCI addresses ("0000:3b:00.0",
+ * "3b:00.0").
  */
 SHUNT_API const shunt_topo_object_t *shunt_topo_find(const shunt_topo_t *topo, const char *name);
 
@@ -203,8 +209,8 @@ SHUNT_API const shunt_topo_object_t *shunt_topo_parent(const shunt_topo_object_t
 /* The index-th child, NULL beyond the last. Cost: O(index). */
 SHUNT_API const shunt_topo_object_t *shunt_topo_child(const shunt_topo_object_t *object, unsigned index);
 
-/* "live", "hwloc", "NCCL", "synthetic"; what the host calls itself ("" if unknown); what is odd about the whole, a
- * line each ("" if nothing). Owned by the topology. */
+/* "live", "hwloc", "NCCL", "synthetic"; what the host calls itself ("" if unknown); what is odd about the
+ * whole, a line each ("" if nothing). Owned by the topology. */
 SHUNT_API const char *shunt_topo_source(const shunt_topo_t *topo);
 SHUNT_API const char *shunt_topo_host_name(const shunt_topo_t *topo);
 SHUNT_API const char *shunt_topo_notes(const shunt_topo_t *topo);
@@ -236,38 +242,43 @@ typedef struct shunt_topo_path {
     shunt_topo_class_t path_class;
     double bandwidth;    /* bytes per second one way, what large transfers reach; the lowest of the hops */
     unsigned links;      /* NVL: parallel links; else 0 */
-    const shunt_topo_object_t *narrow; /* the object whose link to its parent is the lowest hop; NULL if it is none of those */
+    const shunt_topo_object_t
+        *narrow; /* the object whose link to its parent is the lowest hop; NULL if it is none of those */
     unsigned n_hops;     /* objects on the way, both ends included; at most 130 */
     const shunt_topo_object_t *hop[130];
 } shunt_topo_path_t;
 
 /*
- * How bytes get from `from` to `to`, objects of one topology. Through PCI: as NCCL classifies them (switch chips
- * that show as two levels count once); bandwidths are 85 % of the link's rate after encoding, between NUMA nodes
- * what NCCL assumes for the CPU. A PCI link of unknown speed counts as generation 3 x16. Ends of which one is a
- * NIC are also bounded by its rate. Cost: O(depth of the tree + NVLinks). SHUNT_ERR_INVALID for NULL.
+ * How bytes get from `from` to `to`, objects of one topology. Through PCI: as NCCL classifies them (switch
+ * chips that show as two levels count once); bandwidths are 85 % of the link's rate after encoding, between
+ * NUMA nodes what NCCL assumes for the CPU. A PCI link of unknown speed counts as generation 3 x16. Ends of
+ * which one is a NIC are also bounded by its rate. Cost: O(depth of the tree + NVLinks). SHUNT_ERR_INVALID
+ * for NULL.
  */
 SHUNT_API shunt_status_t shunt_topo_path(const shunt_topo_t *topo, const shunt_topo_object_t *from,
                                          const shunt_topo_object_t *to, shunt_topo_path_t *path);
 
 /*
  * The NICs nearest to an object (a GPU, a NUMA node, ...) among those that would carry data by default (see
- * shunt_topo_rails()): those of the best path class, of them those with the highest bandwidth, of them those that the
- * tree joins to it lowest. Writes at most `room` to `nics`, sets *n to how many there are (0 if no NIC is usable).
- * Cost: O(NICs x depth of the tree).
+ * shunt_topo_rails()): those of the best path class, of them those with the highest bandwidth, of them those
+ * that the tree joins to it lowest. Writes at most `room` to `nics`, sets *n to how many there are (0 if no
+ * NIC is usable). Cost: O(NICs x depth of the tree).
  */
 SHUNT_API shunt_status_t shunt_topo_nearest_nics(const shunt_topo_t *topo, const shunt_topo_object_t *object,
-                                                 const shunt_topo_object_t **nics, unsigned room, unsigned *n);
+                                                 const shunt_topo_object_t **nics, unsigned room,
+                                                 unsigned *n);
 
 /* The same for a CPU (operating system's number): the NICs nearest to its NUMA node. */
 SHUNT_API shunt_status_t shunt_topo_nearest_nics_of_cpu(const shunt_topo_t *topo, unsigned cpu,
-                                                        const shunt_topo_object_t **nics, unsigned room, unsigned *n);
+                                                        const shunt_topo_object_t **nics, unsigned room,
+                                                        unsigned *n);
 
 /* Where the helper thread that drives a NIC, and the buffers it copies through, are best put. */
 typedef struct shunt_topo_binding {
     int numa;            /* NUMA node for the buffers; -1: anywhere */
     unsigned n_cpus;     /* CPUs of it that this process may use; 0: anywhere */
-    unsigned cpu[1024];  /* the first 1024 of them, last cores first: interrupts and the job sit on the first ones */
+    unsigned cpu[1024];  /* the first 1024 of them, last cores first: interrupts and the job sit on the first
+                            ones */
     char reason[160];
 } shunt_topo_binding_t;
 
@@ -281,27 +292,31 @@ typedef enum shunt_topo_format {
     SHUNT_TOPO_MATRIX, /* GPUs x GPUs and NICs with path classes, as nvidia-smi topo -m has it */
     SHUNT_TOPO_JSON,   /* arrays gpus, nics, numa, switches, paths */
     SHUNT_TOPO_SVG,
-    SHUNT_TOPO_DOT,    /* for Graphviz */
-    SHUNT_TOPO_NCCL,   /* within the limits of NCCL's parser, else SHUNT_ERR_LIMIT; RCCL's variant if there are AMD GPUs */
-    SHUNT_TOPO_HWLOC   /* hwloc 2 XML */
+    SHUNT_TOPO_DOT,  /* for Graphviz */
+    SHUNT_TOPO_NCCL, /* within the limits of NCCL's parser, else SHUNT_ERR_LIMIT; RCCL's variant if there are
+                        AMD GPUs */
+    SHUNT_TOPO_HWLOC /* hwloc 2 XML */
 } shunt_topo_format_t;
 
-/* Writes a topology. *text is the caller's, freed with free(); it ends with a 0 that *size (may be NULL) doesn't count. */
-SHUNT_API shunt_status_t shunt_topo_export(const shunt_topo_t *topo, shunt_topo_format_t format, char **text, size_t *size);
+/* Writes a topology. *text is the caller's, freed with free(); it ends with a 0 that *size (may be NULL)
+ * doesn't count. */
+SHUNT_API shunt_status_t shunt_topo_export(const shunt_topo_t *topo, shunt_topo_format_t format, char **text,
+                                           size_t *size);
 
 /*
- * The compact form that ranks exchange: little-endian, versioned, checksummed. *data is the caller's, freed with
- * free(). Unpacking checks everything and takes foreign bytes: SHUNT_ERR_FORMAT says what is wrong.
+ * The compact form that ranks exchange: little-endian, versioned, checksummed. *data is the caller's, freed
+ * with free(). Unpacking checks everything and takes foreign bytes: SHUNT_ERR_FORMAT says what is wrong.
  */
 SHUNT_API shunt_status_t shunt_topo_pack(const shunt_topo_t *topo, void **data, size_t *size);
 SHUNT_API shunt_status_t shunt_topo_unpack(const void *data, size_t size, shunt_topo_t **topo);
 
 /*
- * What changed from `before` to `after`, a line each: a device gone or new, a link or port slower, a NIC down, a
- * NUMA node smaller. Devices are matched by PCI address, else by name. *text ("" if nothing changed) is the
- * caller's, freed with free(); *changes (may be NULL) counts its lines.
+ * What changed from `before` to `after`, a line each: a device gone or new, a link or port slower, a NIC
+ * down, a NUMA node smaller. Devices are matched by PCI address, else by name. *text ("" if nothing changed)
+ * is the caller's, freed with free(); *changes (may be NULL) counts its lines.
  */
-SHUNT_API shunt_status_t shunt_topo_diff(const shunt_topo_t *before, const shunt_topo_t *after, char **text, unsigned *changes);
+SHUNT_API shunt_status_t shunt_topo_diff(const shunt_topo_t *before, const shunt_topo_t *after, char **text,
+                                         unsigned *changes);
 
 /* ---- which NICs are rails ---- */
 
@@ -348,12 +363,11 @@ SHUNT_API void shunt_topo_rails_options_init(shunt_topo_rails_options_t *options
  * Chooses the rails. `options` NULL means what shunt_topo_rails_options_init() gives. SHUNT_RAILS wins over
  * everything and may name any NIC, loopback too. Otherwise RDMA NICs are taken where there are any (filtered
  * by NCCL_IB_HCA; then NCCL_SOCKET_IFNAME only says where sockets go), else interfaces, filtered by
- * NCCL_SOCKET_IFNAME. Without a setting the NICs of the best tier that has any are taken, but no hardware slower
- * than a tenth of the fastest among them. Order: as named in SHUNT_RAILS, else by name with numbers compared
- * as numbers.
- * SHUNT_ERR_NOT_FOUND if nothing is usable: the text names the setting and lists what exists.
- * SHUNT_ERR_INVALID if a setting can't be understood. On success *rails is the caller's, to be given to
- * shunt_topo_rails_destroy() before the topology is destroyed. Cost: O(NICs x names).
+ * NCCL_SOCKET_IFNAME. Without a setting the NICs of the best tier that has any are taken, but no hardware
+ * slower than a tenth of the fastest among them. Order: as named in SHUNT_RAILS, else by name with numbers
+ * compared as numbers. SHUNT_ERR_NOT_FOUND if nothing is usable: the text names the setting and lists what
+ * exists. SHUNT_ERR_INVALID if a setting can't be understood. On success *rails is the caller's, to be given
+ * to shunt_topo_rails_destroy() before the topology is destroyed. Cost: O(NICs x names).
  */
 SHUNT_API shunt_status_t shunt_topo_rails(const shunt_topo_t *topo, const shunt_topo_rails_options_t *options,
                                           shunt_topo_rails_t **rails);
