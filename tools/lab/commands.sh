@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # --- Commands: up, down, exec, run, rail, uplink, script, status, list.
 
 # locked COMMAND...: alone among all shunt-labs of this machine that make or remove a lab.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # --- Events: what a command or a line of a script does to a link, to several hosts, or to a rank.
 
 # change_link LINK WHAT...: sets it and carries it out.

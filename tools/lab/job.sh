@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # --- Jobs: ranks spread over the hosts.
 
 # command_run -n N [OPTION...] [--] COMMAND...: one shunt-run a host, each told its part. Ranks go to hosts in blocks.

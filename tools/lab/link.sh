@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # --- Links: how they are made, and how what is set on them is carried out.
 
 declare -A set # of the link at hand

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # --- The command line.
 
 while [ $# -gt 0 ]; do

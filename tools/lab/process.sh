@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # --- Processes that stay behind, and the namespaces they keep.
 
 # alive PID-FILE: the very process that wrote it still runs (its number may have passed to another).

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # --- Schedules: events with their times, drawn and checked before the first is played.
 
 schedule=() # "NANOSECONDS UNDO WORD...", UNDO is - or undo

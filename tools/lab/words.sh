@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # --- Words of a command: rates, times, probabilities, names.
 
 # decimal TEXT DIGITS: TEXT times ten to the DIGITS, as an integer; false if TEXT is no number.
