@@ -14,6 +14,7 @@
 #include "comm/rail/ofi.h"
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,16 +26,42 @@
 #define CHUNK (256u << 10)
 #define IN_FLIGHT_BYTES (2u << 20)
 #define IN_FLIGHT_FRAMES 128
+#define LOOK_EVERY (100 * SHUNT__MS)
 #define API FI_VERSION(1, 12)
 
 static struct shunt__ofi_api table;
 static char reason[256];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+/* Some providers and their libraries take over the signals of the process while they are loaded and started. */
+struct signals {
+    struct sigaction handler[NSIG];
+    unsigned char known[NSIG];
+};
+
+static void keep_signals(struct signals *s)
+{
+    for (int i = 1; i < NSIG; i++)
+        s->known[i] = sigaction(i, NULL, &s->handler[i]) == 0;
+}
+
+static void restore_signals(const struct signals *s)
+{
+    struct sigaction now;
+
+    for (int i = 1; i < NSIG; i++)
+        if (s->known[i] && sigaction(i, NULL, &now) == 0 && now.sa_handler != s->handler[i].sa_handler)
+            sigaction(i, &s->handler[i], NULL);
+}
+
 static void load(void)
 {
-    void *lib = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
+    struct signals signals;
+    void *lib;
 
+    keep_signals(&signals);
+    lib = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
+    restore_signals(&signals);
     if (!lib) {
         snprintf(reason, sizeof(reason), "%s", dlerror());
         return;
@@ -204,7 +231,10 @@ static void ofi_tick(struct shunt__rail *rail, uint64_t now)
 {
     struct shunt__ofi_rail *r = ofi_of(rail);
 
-    r->prefix = shunt__inet_prefix(&r->local);
+    if (r->prefix < 0 && now - r->looked_at > LOOK_EVERY) { /* the address may have arrived */
+        r->looked_at = now;
+        r->prefix = shunt__inet_prefix(&r->local);
+    }
     for (struct shunt__ofi_conn *c = r->conns; c; c = c->next) {
         if (c->state <= SHUNT__OFI_GREETING && now > c->since && now - c->since > SHUNT__HELLO_TIME)
             shunt__ofi_fail_later(c, SHUNT_ERR_RAIL, "%s", "no answer");
@@ -300,6 +330,7 @@ static shunt_status_t find_provider(struct shunt__ofi_rail *r)
 {
     struct fi_info *hints = r->ofi->fi_dupinfo(NULL);
     const char *provider = is_rdma(r->base.params.device) ? "verbs" : "tcp";
+    struct signals signals;
     int err;
 
     if (!hints)
@@ -315,7 +346,9 @@ static shunt_status_t find_provider(struct shunt__ofi_rail *r)
     hints->src_addr = malloc(hints->src_addrlen);
     if (hints->src_addr)
         memcpy(hints->src_addr, &r->local, hints->src_addrlen);
+    keep_signals(&signals);
     err = r->ofi->fi_getinfo(API, NULL, NULL, 0, hints, &r->info);
+    restore_signals(&signals);
     r->ofi->fi_freeinfo(hints);
     if (err) {
         r->info = NULL;

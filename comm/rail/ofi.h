@@ -90,7 +90,8 @@ struct shunt__ofi_rail {
     struct fid_pep *pep;
     struct shunt__pollable eq_fd, cq_fd;
     struct sockaddr_storage local;
-    int prefix;
+    int prefix; /* of the subnet; -1 while the address is absent */
+    uint64_t looked_at;
     struct shunt__ofi_conn *conns;
     int n_strangers;
     int attention; /* some conn has failed, is leaving, or is owed something */

@@ -69,7 +69,8 @@ struct shunt__ucx_rail {
     ucp_listener_h listener;
     struct shunt__pollable pollable;
     struct sockaddr_storage local;
-    int prefix;
+    int prefix; /* of the subnet; -1 while the address is absent */
+    uint64_t looked_at;
     struct shunt__ucx_conn *conns;
     struct shunt__ucx_conn *slots[SHUNT__UCX_MAX_CONNS];
     ucp_conn_request_h requests[SHUNT__STRANGERS];

@@ -12,7 +12,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* Read by UCX from the environment while it is loaded, into variables of the whole process. */
 static const char *const quiet[][2] = {
-    {"UCX_HANDLE_ERRORS", "none"},     {"UCX_MEM_MMAP_HOOK_MODE", "none"},  {"UCX_MEM_MALLOC_HOOKS", "n"},
+    {"UCX_HANDLE_ERRORS", "none"},     {"UCX_DEBUG_SIGNO", "0"},
+    {"UCX_MEM_MMAP_HOOK_MODE", "none"},  {"UCX_MEM_MALLOC_HOOKS", "n"},
     {"UCX_MEM_MALLOC_RELOC", "n"},     {"UCX_MEM_EVENTS", "n"},             {"UCX_LOG_LEVEL", "fatal"},
     {"UCX_WARN_UNUSED_ENV_VARS", "n"}, {"UCX_MEM_DLOPEN_PROCESS_RPATH", "n"},
 };

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+exec "$abs_top_builddir/tests/rail/guest" ucx
