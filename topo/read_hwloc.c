@@ -302,6 +302,25 @@ static enum os_kind os_kind(const struct reader *r, const struct shunt__xml *x)
     return t == 2 ? OS_NET : t == 3 ? OS_RDMA : t == 1 || t == 5 ? OS_GPU : OS_OTHER;
 }
 
+/* NCCL's form wants it, hwloc doesn't tell it: from the model's name; 0 if it isn't one of these. */
+static int compute_capability(const char *model)
+{
+    static const struct {
+        const char *part;
+        int sm;
+    } known[] = {{"P100", 60}, {"V100", 70},  {"T4", 75},  {"A100", 80},  {"A800", 80},  {"A30", 80},
+                 {"A40", 86},  {"A10", 86},   {"L40", 89}, {"L4", 89},    {"H100", 90},  {"H200", 90},
+                 {"H800", 90}, {"GH200", 90}, {"H20", 90}, {"B200", 100}, {"B100", 100}, {"GB200", 100}};
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        const char *at = strstr(model, known[i].part);
+        size_t len = strlen(known[i].part);
+        if (at && (at == model || at[-1] == ' ' || at[-1] == '-') && (at[len] < '0' || at[len] > '9'))
+            return known[i].sm;
+    }
+    return 0;
+}
+
 static void fill_gpu(struct reader *r, struct shunt__object *o, const struct shunt__xml *x)
 {
     static const char *const drivers[] = {"nvml", "rsmi", "cuda", "ze", "opencl0d"};
@@ -327,6 +346,8 @@ static void fill_gpu(struct reader *r, struct shunt__object *o, const struct shu
         if (name)
             remember(r, c, o);
     }
+    if (!o->u.gpu->sm && o->u.gpu->model)
+        o->u.gpu->sm = compute_capability(o->u.gpu->model);
     if (!o->u.gpu->model && info(x, "PCIDevice"))
         o->u.gpu->model = shunt__arena_text(&r->topo->arena, info(x, "PCIDevice"), 80);
 }
