@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "comm/base/log.h"
 
 static struct sockaddr_in *v4(const struct sockaddr_storage *a)
@@ -95,12 +96,42 @@ shunt_status_t shunt__inet_parse(const char *ip, const char *device, struct sock
     return shunt__fail(SHUNT_ERR_INVALID, "\"%s\" is no IPv4 or IPv6 address", ip);
 }
 
+int shunt__inet_is_rdma(const char *device)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "/sys/class/infiniband/%.*s", (int)strcspn(device, ":"), device);
+    return *device && *device != ':' && !strchr(device, '/') && *device != '.' && access(path, F_OK) == 0;
+}
+
+/* The interface that carries port N (by default 1) of "name:N"; 0 and its name, or -1. */
+static int interface_of_rdma(const char *device, char name[IF_NAMESIZE])
+{
+    int port = strchr(device, ':') ? atoi(strchr(device, ':') + 1) : 1, good;
+    char path[192];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/sys/class/infiniband/%.*s/ports/%d/gid_attrs/ndevs/0",
+             (int)strcspn(device, ":"), device, port);
+    f = fopen(path, "re");
+    good = f && fscanf(f, "%15s", name) == 1;
+    if (f)
+        fclose(f);
+    return good ? 0 : -1;
+}
+
 shunt_status_t shunt__inet_of_device(const char *device, struct sockaddr_storage *address)
 {
     struct sockaddr_storage best;
+    char interface[IF_NAMESIZE];
     struct ifaddrs *list;
     int rank, best_rank = 0;
 
+    if (shunt__inet_is_rdma(device)) {
+        if (interface_of_rdma(device, interface))
+            return shunt__fail(SHUNT_ERR_NOT_FOUND, "RDMA device %s has no network interface with an address", device);
+        device = interface;
+    }
     if (getifaddrs(&list))
         return shunt__fail_errno(SHUNT_ERR_SYSTEM, errno, "can't list the addresses of this machine");
     for (struct ifaddrs *i = list; i; i = i->ifa_next) {

@@ -16,7 +16,10 @@ shunt_status_t shunt__inet_parse(const char *ip, const char *device, struct sock
 socklen_t shunt__inet_size(const struct sockaddr_storage *address);
 uint16_t shunt__inet_port(const struct sockaddr_storage *address);
 void shunt__inet_set_port(struct sockaddr_storage *address, uint16_t port);
-/* The first usable address of a device, IPv4 before IPv6; NOT_FOUND if it has none. */
+/* Nonzero when `device` is an RDMA device, as "mlx5_0" or "mlx5_0:1". */
+int shunt__inet_is_rdma(const char *device);
+/* The first usable address of a device, IPv4 before IPv6; an RDMA device has its network interface's. NOT_FOUND if
+ * there is none. */
 shunt_status_t shunt__inet_of_device(const char *device, struct sockaddr_storage *address);
 /* Length of the subnet prefix under which this machine has `address`; -1: it does not have it now. */
 int shunt__inet_prefix(const struct sockaddr_storage *address);

@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 #include "comm/base/clock.h"
 #include "comm/base/log.h"
 
@@ -318,18 +317,10 @@ static void ofi_close(struct shunt__rail *rail)
     free(r);
 }
 
-static int is_rdma(const char *device)
-{
-    char path[128];
-
-    snprintf(path, sizeof(path), "/sys/class/infiniband/%.*s", (int)strcspn(device, ":"), device);
-    return *device && access(path, F_OK) == 0;
-}
-
 static shunt_status_t find_provider(struct shunt__ofi_rail *r)
 {
     struct fi_info *hints = r->ofi->fi_dupinfo(NULL);
-    const char *provider = is_rdma(r->base.params.device) ? "verbs" : "tcp";
+    const char *provider = shunt__inet_is_rdma(r->base.params.device) ? "verbs" : "tcp";
     struct signals signals;
     int err;
 

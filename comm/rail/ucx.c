@@ -21,13 +21,11 @@
  * ofi report the link as down, or turn the stranger away, in all of the same runs. Damage that spares UCX's own
  * headers is found by the frame's checksums, as on every rail. On RDMA devices the fabric checks for itself.
  */
-#include <net/if.h>
 #include <stdio.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 #include "comm/base/clock.h"
 #include "comm/base/log.h"
 #include "comm/rail/ucx.h"
@@ -272,14 +270,6 @@ static void ucx_close(struct shunt__rail *rail)
     free(r);
 }
 
-static int is_rdma(const char *device)
-{
-    char path[128];
-
-    snprintf(path, sizeof(path), "/sys/class/infiniband/%.*s", (int)strcspn(device, ":"), device);
-    return *device && access(path, F_OK) == 0;
-}
-
 /* A setting of Shunt's, unless the user has said SHUNT_UCX_<name>. */
 static ucs_status_t set(struct shunt__ucx_rail *r, ucp_config_t *config, const char *name, const char *value)
 {
@@ -295,7 +285,7 @@ static shunt_status_t open_context(struct shunt__ucx_rail *r)
                       .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
                       .mt_workers_shared = 0};
     const char *device = r->base.params.device, *bad = NULL;
-    int rdma = is_rdma(device);
+    int rdma = shunt__inet_is_rdma(device);
     const struct {
         const char *name, *value;
     } settings[] = {
@@ -396,7 +386,7 @@ static shunt_status_t ucx_open(const struct shunt__rail_params *params, struct s
     status = *params->ip       ? shunt__inet_parse(params->ip, params->device, &r->local)
              : *params->device ? shunt__inet_of_device(params->device, &r->local)
                                : shunt__fail(SHUNT_ERR_INVALID, "a ucx rail needs a device or an IP address");
-    if (status == SHUNT_OK && !is_rdma(params->device))
+    if (status == SHUNT_OK && !shunt__inet_is_rdma(params->device))
         shunt__log_once(SHUNT__LOG_WARN, "UCX over tcp: damaged or foreign bytes at its ports can end this process; "
                                          "SHUNT_BACKEND=sock does not have that weakness");
     if (status == SHUNT_OK)
