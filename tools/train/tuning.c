@@ -133,10 +133,11 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static double median(struct tuning *t, int kind)
+/* The lower quartile: an operation that is preempted says nothing about its stage, one that is slow always does. */
+static double typical(struct tuning *t, int kind)
 {
     qsort(t->took[kind], (size_t)t->n[kind], sizeof(double), by_value);
-    return t->n[kind] ? t->took[kind][t->n[kind] / 2] : 0;
+    return t->n[kind] ? t->took[kind][t->n[kind] / 4] : 0;
 }
 
 int tuning_entries(const struct job *job)
@@ -155,8 +156,8 @@ void tuning_put(struct tuning *t, double delay, double *vector)
         return;
     vector += job->replica * (t->entries + 1);
     job_check(job,
-              shunt_sched_adapt_put_stage(t->adapt, vector, job->stage, 0, median(t, FORWARD), median(t, BACKWARD),
-                                          median(t, WEIGHT)),
+              shunt_sched_adapt_put_stage(t->adapt, vector, job->stage, 0, typical(t, FORWARD), typical(t, BACKWARD),
+                                          typical(t, WEIGHT)),
               "adapting");
     if (job->stage < job->options.stages - 1)
         job_check(job, shunt_sched_adapt_put_link(t->adapt, vector, job->stage, delay, 0, 0), "adapting");
