@@ -3,17 +3,18 @@
  * Chaos: ranks in one process run collectives and messages with checked contents, while seeded fault scripts break
  * the rails under them. Whatever happens, every operation must end well and with the right bytes.
  *
- *     chaos [-v] [-s SCRIPT] loop|sock [FIRST-SEED [SCHEDULES]]
+ *     chaos [-v] [-s SCRIPT] loop|sock|ucx|ofi [FIRST-SEED [SCHEDULES]]
  *
  * A schedule: 4 to 6 ranks on 2 hosts, 2 or 3 rails, 4 to 10 faults within a second and a half, 200 operations or more.
- * A failure prints the seed and the scripts; the same seed draws the same again. With -s all ranks play SCRIPT instead. Over sock the rails are veth
- * interfaces in a network namespace of this process's own.
+ * A failure prints the seed and the scripts; the same seed draws the same again. With -s all ranks play SCRIPT
+ * instead. Over all but loop the rails are veth interfaces in a network namespace of this process's own.
  */
 #include <fcntl.h>
 #include <sched.h>
 #include <stdint.h>
 #include <time.h>
 #include <unistd.h>
+#include "comm/rail/rail.h"
 #include "tests/core/ranks.h"
 
 #define RANKS_MAX 6
@@ -114,7 +115,7 @@ static void draw_schedule(uint64_t seed, const char *backend)
     memset(&now, 0, sizeof(now));
     now.seed = seed;
     now.ranks = 4 + below(&r, RANKS_MAX - 3);
-    now.rails = strcmp(backend, "sock") == 0 ? 2 : 2 + below(&r, 2);
+    now.rails = strcmp(backend, "loop") != 0 ? 2 : 2 + below(&r, 2);
     for (int i = 0; i < now.ranks; i++)
         add(i, "seed %llu; ", (unsigned long long)(draw(&r) >> 1));
     faults = 4 + below(&r, 7);
@@ -137,7 +138,7 @@ static void draw_schedule(uint64_t seed, const char *backend)
         snprintf(now.settings[i][0], sizeof(now.settings[0][0]), "SHUNT_FAULTS=%s", now.script[i]);
         snprintf(now.settings[i][1], sizeof(now.settings[0][0]), "SHUNT_BACKEND=%s", backend);
         snprintf(now.settings[i][2], sizeof(now.settings[0][0]), "SHUNT_RAILS=%s",
-                 strcmp(backend, "sock") == 0 ? "chaos0,chaos1" : now.rails == 2 ? "a,b" : "a,b,c");
+                 strcmp(backend, "loop") != 0 ? "chaos0,chaos1" : now.rails == 2 ? "a,b" : "a,b,c");
         snprintf(now.settings[i][3], sizeof(now.settings[0][0]), "SHUNT_HOSTID=host%d", i % 2);
         for (int k = 0; k < 4; k++)
             now.list[i][k] = now.settings[i][k];
@@ -411,16 +412,17 @@ static int make_rails(void)
     char map[64];
     unsigned uid = getuid();
 
-    if (unshare(CLONE_NEWNET) != 0) {
-        if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0)
+    if (unshare(CLONE_NEWNET | CLONE_NEWNS) != 0) {
+        if (unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS) != 0)
             return 0;
         snprintf(map, sizeof(map), "0 %u 1", uid);
         write_file("/proc/self/setgroups", "deny");
         write_file("/proc/self/uid_map", map);
     }
-    return system("ip link set lo up && for i in 0 1; do ip link add chaos$i type veth peer name far$i && "
-                  "ip link set chaos$i up && ip link set far$i up && ip addr add 10.200.$i.1/24 dev chaos$i || exit 1; "
-                  "done") == 0;
+    /* UCX believes /sys, which shows the namespace it was mounted in. */
+    return system("mount --make-rprivate / && mount -t sysfs none /sys && ip link set lo up && "
+                  "for i in 0 1; do ip link add chaos$i type veth peer name far$i && ip link set chaos$i up && "
+                  "ip link set far$i up && ip addr add 10.200.$i.1/24 dev chaos$i || exit 1; done") == 0;
 }
 
 int main(int argc, char **argv)
@@ -435,7 +437,7 @@ int main(int argc, char **argv)
         else if (option == 's')
             given_script = optarg;
         else {
-            fprintf(stderr, "usage: chaos [-v] [-s SCRIPT] loop|sock [FIRST-SEED [SCHEDULES]]\n");
+            fprintf(stderr, "usage: chaos [-v] [-s SCRIPT] loop|sock|ucx|ofi [FIRST-SEED [SCHEDULES]]\n");
             return 2;
         }
     }
@@ -444,8 +446,12 @@ int main(int argc, char **argv)
     backend = argc > 1 ? argv[1] : "loop";
     first = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
     n = argc > 3 ? atoi(argv[3]) : 6;
-    if (strcmp(backend, "sock") == 0 && !make_rails()) {
-        skip("no network namespaces here: chaos over sock");
+    if (!shunt__rail_backend(backend)) {
+        skip("no %s in this build", backend);
+        return done();
+    }
+    if (strcmp(backend, "loop") != 0 && !make_rails()) {
+        skip("no network namespaces here: chaos over %s", backend);
         return done();
     }
     for (int i = 0; i < n; i++)
