@@ -22,15 +22,15 @@ if [ "$(id -u)" != 0 ] || ! unshare --net --mount true 2>/dev/null; then
     test_expect_success NAMESPACES 'the job between hosts (needs root and network namespaces)' false
     test_done
 fi
-test_expect_success 'two runs, one with a slow and a dead rail, give the same losses' '
+test_expect_success 'three runs, two of them with a slow, a dead and a late rail, give the same losses' '
     timeout 300 "$job" --build "$abs_top_builddir" --steps 16 --out faults >out 2>&1 || { cat out; false; } &&
-    grep "All 16 losses of the two runs are equal to the last bit" out &&
-    test $(grep -c "^>>>>" out) = 4
+    grep "All 16 losses of the three runs are equal to the last bit" out &&
+    test $(grep -c "^>>>>" out) = 10
 '
 test_expect_success 'the dead rail is named' '
     grep "found .*:rail1 to .*dead" out
 '
 test_expect_success 'there is a picture' '
-    test $(grep -c "<polyline" faults/iterations.svg) = 2
+    test $(grep -c "<polyline" faults/iterations.svg) = 3
 '
 test_done

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Draws the iteration times of two runs as SVG: awk -v title=TEXT -f picture.awk INJECTED CLEAN.json FAULTS.json
+# Draws the iteration times of three runs as SVG: awk -v title=TEXT -f picture.awk INJECTED CLEAN.json FAULTS.json FIXED.json
 # INJECTED has a line per fault: time, step, text and what to look for, separated by tabs.
 BEGIN {
-    width = 960; height = 420; left = 70; right = 20; top = 110; bottom = 50
-    color[2] = "#1f77b4"; color[3] = "#d62728"; name[2] = "clean"; name[3] = "with faults"
+    width = 960; height = 420; left = 70; right = 20; top = 126; bottom = 50
+    color[2] = "#1f77b4"; color[3] = "#d62728"; color[4] = "#7f7f7f"
+    name[2] = "clean"; name[3] = "faults"; name[4] = "faults, fixed schedule"
 }
 FNR == 1 { file++ }
 file == 1 { split($0, field, "\t"); fault[++faults] = field[3]; fault_step[faults] = field[2]; next }
@@ -35,12 +36,12 @@ END {
         before = at > width * 0.74 # which side of its line the text has room on
         printf "<text x=\"%.1f\" y=\"%d\" fill=\"#444\" text-anchor=\"%s\">%s</text>\n", at + (before ? -4 : 4), 40 + 16 * i, (before ? "end" : "start"), escaped(fault[i])
     }
-    for (run = 2; run <= 3; run++) {
+    for (run = 2; run <= 4; run++) {
         printf "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.6\" points=\"", color[run]
         for (step = 1; step <= last; step++)
             if ((run, step) in time)
                 printf "%.1f,%.1f ", x(step), y(time[run, step])
-        printf "\"/>\n<text x=\"%d\" y=\"24\" fill=\"%s\">%s</text>\n", width - 230 + 80 * (run - 2), color[run], name[run]
+        printf "\"/>\n<text x=\"%d\" y=\"24\" fill=\"%s\">%s</text>\n", width - 320 + 70 * (run - 2), color[run], name[run]
     }
     for (step = 0; step <= last; step += 10)
         if (step > 0)
