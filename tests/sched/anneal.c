@@ -89,14 +89,14 @@ static void walk(struct annealed *a, struct shunt_sched *s, double seconds_left)
 /* A schedule to start from that keeps the caps; NULL if there is none of the kind. */
 static struct shunt_sched *start_from(const struct annealed *a, int which, const shunt_sched_plan_t *plan)
 {
-    static const shunt_sched_kind_t whole[] = {SHUNT_SCHED_ADAPTED, SHUNT_SCHED_1F1B, SHUNT_SCHED_READY};
-    static const shunt_sched_kind_t split[] = {SHUNT_SCHED_PIPEMORPH, SHUNT_SCHED_ZBH1, SHUNT_SCHED_ZBH2};
+    static const shunt_sched_kind_t kinds[2][3] = {{SHUNT_SCHED_ADAPTED, SHUNT_SCHED_1F1B, SHUNT_SCHED_READY},
+                                                   {SHUNT_SCHED_PIPEMORPH, SHUNT_SCHED_ZBH1, SHUNT_SCHED_ZBH2}};
     struct shunt_sched *s;
 
     if (which % 4 == 0)
         must(shunt_sched_copy(shunt_sched_plan_schedule(plan), &s));
     else {
-        must(shunt_sched_create(a->profile, (a->split ? split : whole)[which % 4 - 1], &s));
+        must(shunt_sched_create(a->profile, kinds[a->split != 0][which % 4 - 1], &s));
         if (shunt_sched_check(s, a->profile) != SHUNT_OK) {
             shunt_sched_destroy(s);
             return NULL;
