@@ -169,6 +169,11 @@ static double dispatch(struct dispatcher *d)
     return makespan;
 }
 
+double shunt__dispatch_cost(int p)
+{
+    return 5 + 2 * log2(p);
+}
+
 shunt_status_t shunt__sched_dispatch(const struct shunt_sched_profile *profile, const struct shunt__dispatch *rule,
                                      struct shunt_sched **schedule, double *makespan)
 {

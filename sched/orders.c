@@ -324,7 +324,8 @@ static void rounds(struct shunt__search *search, struct anneal *a, double budget
     for (int i = 0; i < pr->p; i++)
         operation += (pr->forward[i] + pr->backward[i] + pr->weight[i]) / (pr->p * (search->split ? 3 : 2));
     if (many < 0.25) {
-        anneal(search, a, budget, 0, 1);
+        anneal(search, a, budget / 2, 0, 1);
+        anneal(search, a, budget / 2, operation * 0.1, 0);
         return;
     }
     anneal(search, a, budget / 4, 0, 1);

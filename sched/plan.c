@@ -90,7 +90,7 @@ static shunt_status_t trim(struct shunt__search *search, double budget, double l
         int above = (int)shunt_sched_peak_live(search->best, i) - (pr->p - i);
         high = above > high ? above : high;
     }
-    for (; low < high && st == SHUNT_OK && budget > 0; budget -= DISPATCH_COST * (double)search->best->offset[pr->p]) {
+    for (; low < high && st == SHUNT_OK && budget > 0; budget -= shunt__dispatch_cost(pr->p) * (double)search->best->offset[pr->p]) {
         int more = (low + high) / 2;
         struct shunt_sched *s;
         double t;
@@ -257,7 +257,7 @@ static double budget_of(const struct shunt_sched_profile *pr)
 {
     double size = (double)pr->p * pr->m;
 
-    return 0.6e6 + 300 * size + 3e6 / (1 + size * size / 160000);
+    return 0.6e6 + 220 * size + 5e6 / (1 + size * size / 160000);
 }
 
 /* Both forms where they are allowed; a split order is searched from the best whole one, too. */

@@ -113,8 +113,8 @@ struct shunt__dispatch {
 shunt_status_t shunt__sched_dispatch(const struct shunt_sched_profile *profile, const struct shunt__dispatch *rule,
                                      struct shunt_sched **schedule, double *makespan);
 
-/* A dispatched operation takes about as long as this many simulated ones (measured). */
-#define DISPATCH_COST 9.0
+/* A dispatched operation takes about as long as this many simulated ones, for p stages (measured). */
+double shunt__dispatch_cost(int p);
 
 /*
  * A planning run: the best schedule so far and the work that is left, in simulated operations. Each search stops when

@@ -271,7 +271,7 @@ shunt_status_t shunt__search_dispatch(struct shunt__search *search, double share
     int *limits = malloc(4 * p * sizeof(int));
     unsigned char *flags = malloc(2 * p);
     struct dispatch_search d = {search, {limits, limits + p, flags, 0, 0, 0}, {limits + 2 * p, limits + 3 * p, flags + p, 0, 0, 0},
-                                INFINITY, search->left * share, DISPATCH_COST * pr->p * pr->m * (search->split ? 3 : 2), 0};
+                                INFINITY, search->left * share, shunt__dispatch_cost(pr->p) * pr->p * pr->m * (search->split ? 3 : 2), 0};
     double spent = d.left, whole = d.left;
 
     if (!limits || !flags) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Plans against brute-forced optima of random small pipelines: unequal stages, one or two slow links, with and without
- * caps, whole and split backwards. `optimum N [SEED]` runs N cases (the figures of the README are from 2,000).
+ * caps, whole and split backwards. `optimum N [SEED]` runs N cases instead of 240.
  */
 #include <math.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "tests/sched/cases.h"
 #include "tests/tap.h"
 
-/* The n-th random case: 2 to 4 stages, 3 to 6 micro-batches. */
+/* The n-th random case: 3 or 4 stages, 5 to 8 micro-batches, 6 at most with a split. */
 static shunt_sched_profile_t *random_case(uint64_t *seed, int n, int *split, int *capped)
 {
     shunt_sched_profile_t *profile;
