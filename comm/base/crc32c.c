@@ -13,10 +13,11 @@
 #define POLY 0x82f63b78u /* bit-reversed 0x1edc6f41 */
 #define LONG_BLOCK 2048
 #define SHORT_BLOCK 192
+#define FOLD_FROM 1024 /* bytes from which folding (crc32c_fold.c) is faster */
 
 static uint32_t bytes[8][256]; /* [k][b]: byte b followed by k zero bytes */
 static uint32_t zeros_long[4][256], zeros_short[4][256];
-static int have_hardware;
+static int have_hardware, have_fold;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* a*b modulo the polynomial; bit 31 is x^0. */
@@ -60,6 +61,7 @@ static void initialise(void)
 #ifdef __x86_64__
     have_hardware = __builtin_cpu_supports("sse4.2");
 #endif
+    have_fold = shunt__crc32c_fold_ready();
 }
 
 /* `dst` may be NULL; written so that both uses get their own copy with the test folded away. */
@@ -182,7 +184,14 @@ __attribute__((target("sse4.2"))) static uint32_t hardware_copy(void *dst, const
 
 uint32_t shunt__crc32c(uint32_t crc, const void *data, size_t n)
 {
+    size_t folded = n & ~(size_t)255;
+
     pthread_once(&once, initialise);
+    if (have_fold && n >= FOLD_FROM) {
+        crc = ~shunt__crc32c_fold(~crc, data, folded);
+        data = (const char *)data + folded;
+        n -= folded;
+    }
     return have_hardware ? hardware(data, n, crc) : table_loop(NULL, data, n, crc);
 }
 
@@ -195,5 +204,5 @@ uint32_t shunt__crc32c_copy(uint32_t crc, void *dst, const void *src, size_t n)
 const char *shunt__crc32c_name(void)
 {
     pthread_once(&once, initialise);
-    return have_hardware ? "sse4.2" : "table";
+    return have_fold ? "avx512" : have_hardware ? "sse4.2" : "table";
 }
