@@ -25,7 +25,7 @@
 
 struct schedule {
     uint64_t seed;
-    int ranks, rails;
+    int ranks, rails, keeps_order;
     char script[RANKS_MAX][8192];
     char settings[RANKS_MAX][4][9000];
     const char *list[RANKS_MAX][8];
@@ -74,7 +74,7 @@ static void write_fault(uint64_t *r, int rank, int kind, const char *target, int
     /* What a rail that keeps order has lost shows when something later arrives; no rail both loses and reorders. */
     static const char *const ordered[] = {"loss", "drop", "drop", "loss", "corrupt", "header"};
     static const char *const unordered[] = {"loss", "duplicate", "duplicate", "reorder", "corrupt", "header"};
-    const char *const *chances = now.seed % 2 ? ordered : unordered;
+    const char *const *chances = now.seed % 2 && now.keeps_order ? ordered : unordered;
 
     switch (kind) {
     case 0:
@@ -114,6 +114,7 @@ static void draw_schedule(uint64_t seed, const char *backend)
 
     memset(&now, 0, sizeof(now));
     now.seed = seed;
+    now.keeps_order = strcmp(backend, "loop") == 0 || strcmp(backend, "sock") == 0;
     now.ranks = 4 + below(&r, RANKS_MAX - 3);
     now.rails = strcmp(backend, "loop") != 0 ? 2 : 2 + below(&r, 2);
     for (int i = 0; i < now.ranks; i++)
