@@ -345,6 +345,12 @@ static void settle(struct shunt__path *p, uint64_t index, int delivered)
     uint64_t now = p->peer->ctx->now;
 
     if (delivered) {
+        if (r->time <= p->delivered_time) { /* one after the other: the path had no pause in between */
+            p->busy_bytes += r->bytes;
+            p->busy_ns += now - p->delivered_time;
+            if (p->busy_bytes >= SHUNT__SAMPLE_BYTES && p->busy_ns >= SHUNT__SAMPLE_NS)
+                shunt__health_sample(p, now);
+        }
         p->delivered += r->bytes;
         p->delivered_time = now;
         p->last_ack = now;

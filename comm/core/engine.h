@@ -25,6 +25,7 @@
 #include "comm/core/card.h"
 #include "comm/core/list.h"
 #include "comm/core/op.h"
+#include "comm/core/verdict.h"
 #include "comm/rail/rail.h"
 
 #define SHUNT__NO_CHUNK UINT32_MAX /* stands for an ANNOUNCE in a path's records */
@@ -117,6 +118,8 @@ struct shunt__path {
     double rate_recent;      /* the same over the last second or so */
     double latency;          /* ns, acknowledgement of an otherwise idle path, smoothed minimum */
     uint64_t delivered, delivered_time;
+    uint64_t busy_bytes, busy_ns, sampled; /* traffic since the last sample; when that was */
+    struct shunt__series series;
     uint64_t bytes_sent, bytes_resent, bytes_received, chunks_damaged, duplicates, generations;
 };
 
@@ -381,6 +384,7 @@ void shunt__comm_break(struct shunt_comm *comm, int rank, shunt_status_t status,
 int shunt__comm_rank_of(const struct shunt_comm *comm, const struct shunt__peer *peer);
 
 /* ---- notice.c ---- */
+#define SHUNT__NOTICE_LINKS 8 /* kind of a notice that belongs to health.c; from 16 on they are agree.c's */
 void shunt__notice_arrived(struct shunt__path *path, const struct shunt__frame *frame, const void *payload);
 /* Tells `to` (NULL: all members) that the communicator was revoked or aborted. */
 void shunt__notice_end(struct shunt_comm *comm, struct shunt__peer *to, shunt_status_t status, const char *why);
@@ -390,6 +394,14 @@ void shunt__notice_lost(struct shunt_comm *comm, int rank, shunt_status_t status
 struct shunt__health *shunt__health_open(struct shunt_context *ctx);
 void shunt__health_close(struct shunt__health *h);
 void shunt__health_tick(struct shunt_context *ctx, uint64_t now);
+#define SHUNT__SAMPLE_BYTES (512u << 10)
+#define SHUNT__SAMPLE_NS (30 * SHUNT__MS) /* acknowledgements come in batches: over less time a rate means nothing */
+/* So many bytes have gone over the path without a pause: one sample of its rate. */
+void shunt__health_sample(struct shunt__path *path, uint64_t now);
+/* Another rank's links, as it has measured them. */
+void shunt__health_heard(struct shunt_context *ctx, struct shunt__peer *from, const void *payload, size_t len);
+/* A collective starts here for which others have been waiting since `waiting` (0: nobody). */
+void shunt__health_entered(struct shunt_comm *comm, uint64_t waiting, uint64_t now);
 void shunt__health_event(struct shunt_context *ctx, shunt_event_kind_t kind, struct shunt__peer *peer, int rail,
                          const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 

@@ -5,25 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "comm/core/engine.h"
-
-struct shunt__health {
-    void (*callback)(const shunt_event_t *event, void *arg);
-    void *arg;
-};
-
-struct shunt__health *shunt__health_open(struct shunt_context *ctx)
-{
-    return calloc(1, sizeof(struct shunt__health));
-}
-
-void shunt__health_close(struct shunt__health *h)
-{
-    free(h);
-}
-
-void shunt__health_tick(struct shunt_context *ctx, uint64_t now)
-{
-}
+#include "comm/core/health.h"
 
 static int first_rank(struct shunt_context *ctx, const struct shunt__peer *peer)
 {

@@ -57,7 +57,11 @@ void shunt__notice_arrived(struct shunt__path *path, const struct shunt__frame *
     struct shunt_comm *comm = shunt__comm_find(path->peer->ctx, f->comm & ~3ull);
     struct notice n;
 
-    if (f->length >= 4 && (memcpy(&n.kind, payload, 4), n.kind > LOST)) {
+    if (f->length >= 4 && (memcpy(&n.kind, payload, 4), n.kind == SHUNT__NOTICE_LINKS)) {
+        shunt__health_heard(path->peer->ctx, path->peer, payload, f->length);
+        return;
+    }
+    if (f->length >= 4 && n.kind > LOST) {
         shunt__agree_arrived(path->peer->ctx, path->peer, f->comm, f->epoch, payload, f->length);
         return;
     }
