@@ -104,7 +104,8 @@ test_expect_success 'a stopped rank is ended too' '
     test_expect_code 4 shunt-run -n 2 sh -c "[ \$RANK = 0 ] && { sleep 0.3; exit 4; }; kill -STOP \$\$" 2>err
 '
 test_expect_success '--keep-going lets the others go on after a death' '
-    shunt-run -n 3 -k sh -c "[ \$RANK = 1 ] && kill -KILL \$\$; sleep 0.3; echo here" >out 2>err &&
+    shunt-run -n 3 -k -t 60 sh -c "[ \$RANK = 1 ] && kill -KILL \$\$
+        until grep -q killed err; do sleep 0.05; done; echo here" >out 2>err &&
     test $(wc -l <out) = 2 &&
     grep "rank 1 .* was killed by signal 9 .*; 2 ranks go on" err
 '

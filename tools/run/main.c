@@ -145,6 +145,16 @@ static int running(const struct job *job)
     return count;
 }
 
+/* Ranks that have not ended: those that are still to be started count. */
+static int remaining(const struct job *job)
+{
+    int count = running(job);
+
+    for (int i = 0; i < job->options.ranks; i++)
+        count += job->ranks[i].pid == 0;
+    return count;
+}
+
 /* The numbers of the running ranks, as "0-3,7". */
 static void list_running(const struct job *job, char *buf, size_t size)
 {
@@ -170,7 +180,7 @@ static void rank_failed(struct job *job, const struct rank *rank)
     int code = WIFSIGNALED(rank->wait_status) ? 128 + WTERMSIG(rank->wait_status) : WEXITSTATUS(rank->wait_status);
     double ran = (double)(rank->ended - rank->started) / 1e9;
     char how[96];
-    int left = running(job);
+    int left = remaining(job);
 
     describe_status(rank->wait_status, how, sizeof(how));
     if (job->phase != RUNNING)
