@@ -395,8 +395,13 @@ void shunt__nics_add(shunt_topo_t *topo, const struct shunt__interfaces *in, con
     }
     for (unsigned k = 0; k < topo->n_all; k++) {
         struct shunt__object *o = topo->all[k];
-        if (o->pub.type != SHUNT_TOPO_NIC || o->is_live || o->u.nic->tier == SHUNT_TOPO_TIER_UNUSABLE)
+        if (o->pub.type != SHUNT_TOPO_NIC || o->is_live)
             continue;
+        if (o->u.nic->tier == SHUNT_TOPO_TIER_UNUSABLE) {
+            o->u.nic->reason = "no interface in this network namespace: no driver, or another namespace or "
+                               "machine has it";
+            continue;
+        }
         o->u.nic->tier = SHUNT_TOPO_TIER_UNUSABLE;
         o->u.nic->state = SHUNT_TOPO_NIC_DOWN;
         o->u.nic->reason = absent;
