@@ -31,7 +31,9 @@ struct sim {
     unsigned seed, order;
     double now;
     struct shunt_comm *comms;
-    struct entry **sends, **recvs; /* per sender and receiver: those not matched, in order */
+    struct queue {
+        struct entry *first, *last;
+    } *sends, *recvs; /* per sender and receiver: those not matched, in order */
     struct event *heap;
     size_t events, cap;
     size_t *bytes, *messages;
@@ -93,25 +95,33 @@ static struct event pop(struct sim *s)
     return top;
 }
 
-static struct entry *unlink_first(struct entry **list, int tag)
+/* Takes the first with this tag, or with this operation, out of the queue. */
+static struct entry *take(struct queue *q, int tag, const struct shunt__op *op)
 {
-    for (; *list; list = &(*list)->next) {
-        if ((*list)->tag == tag) {
-            struct entry *e = *list;
+    struct entry *before_it = NULL;
 
-            *list = e->next;
-            e->next = NULL;
-            return e;
-        }
+    for (struct entry *e = q->first; e; before_it = e, e = e->next) {
+        if (op ? e->op != op : e->tag != tag)
+            continue;
+        if (before_it)
+            before_it->next = e->next;
+        else
+            q->first = e->next;
+        if (q->last == e)
+            q->last = before_it;
+        e->next = NULL;
+        return e;
     }
     return NULL;
 }
 
-static void append(struct entry **list, struct entry *e)
+static void append(struct queue *q, struct entry *e)
 {
-    while (*list)
-        list = &(*list)->next;
-    *list = e;
+    if (q->first)
+        q->last->next = e;
+    else
+        q->first = e;
+    q->last = e;
 }
 
 static void match(struct sim *s, struct entry *send, struct entry *recv)
@@ -162,7 +172,7 @@ static void sim_send(struct shunt__op *op, struct shunt_comm *comm, enum shunt__
         memcpy(e->copy, buf, bytes);
     s->bytes[comm->rank] += bytes - (tag & 1 ? 0 : sizeof(struct shunt__coll_hello));
     s->messages[comm->rank]++;
-    recv = unlink_first(&s->recvs[comm->rank * s->n + peer], tag);
+    recv = take(&s->recvs[comm->rank * s->n + peer], tag, NULL);
     if (recv)
         match(s, e, recv);
     else
@@ -181,7 +191,7 @@ static void sim_recv(struct shunt__op *op, struct shunt_comm *comm, enum shunt__
         return;
     if (bytes)
         memset(buf, 0xa5, bytes);
-    send = unlink_first(&s->sends[peer * s->n + comm->rank], tag);
+    send = take(&s->sends[peer * s->n + comm->rank], tag, NULL);
     if (send)
         match(s, send, e);
     else
@@ -191,19 +201,13 @@ static void sim_recv(struct shunt__op *op, struct shunt_comm *comm, enum shunt__
 static int sim_cancel(struct shunt__op *op, shunt_status_t status)
 {
     struct sim *s = op->comm->sim;
-    struct entry **list = &s->recvs[op->peer * s->n + op->comm->rank];
+    struct entry *e = take(&s->recvs[op->peer * s->n + op->comm->rank], 0, op);
 
-    for (; *list; list = &(*list)->next) {
-        if ((*list)->op == op) {
-            struct entry *e = *list;
-
-            *list = e->next;
-            e->status = status;
-            push(s, s->now + delay(s), e);
-            return 0;
-        }
-    }
-    return 1;
+    if (!e)
+        return 1;
+    e->status = status;
+    push(s, s->now + delay(s), e);
+    return 0;
 }
 
 static void sim_describe(const struct shunt__op *op, char *text, size_t len)
@@ -273,10 +277,27 @@ void sim_run(struct sim *s)
     }
     s->left = 0;
     for (int i = 0; i < s->n * s->n; i++) {
-        for (struct entry *e = s->sends[i]; e; e = e->next)
+        for (struct entry *e = s->sends[i].first; e; e = e->next)
             s->left++;
-        for (struct entry *e = s->recvs[i]; e; e = e->next)
+        for (struct entry *e = s->recvs[i].first; e; e = e->next)
             s->left++;
+    }
+}
+
+static void fail_queue(struct sim *s, struct queue *q)
+{
+    while (q->first) {
+        struct entry *e = q->first;
+
+        q->first = e->next;
+        e->alone = 1;
+        if (e->send && s->mode == SIM_EAGER) { /* those end by themselves */
+            if (e->over)
+                retire(e);
+            continue;
+        }
+        e->status = SHUNT_ERR_PEER;
+        push(s, s->now + delay(s), e);
     }
 }
 
@@ -284,24 +305,9 @@ void sim_kill(struct sim *s, int rank)
 {
     s->dead[rank] = 1;
     for (int i = 0; i < s->n * s->n; i++) {
-        if (i / s->n != rank && i % s->n != rank)
-            continue;
-        for (int which = 0; which < 2; which++) {
-            struct entry **list = which ? &s->recvs[i] : &s->sends[i];
-
-            while (*list) {
-                struct entry *e = *list;
-
-                *list = e->next;
-                e->alone = 1;
-                if (e->send && s->mode == SIM_EAGER) { /* those end by themselves */
-                    if (e->over)
-                        retire(e);
-                    continue;
-                }
-                e->status = SHUNT_ERR_PEER;
-                push(s, s->now + delay(s), e);
-            }
+        if (i / s->n == rank || i % s->n == rank) {
+            fail_queue(s, &s->sends[i]);
+            fail_queue(s, &s->recvs[i]);
         }
     }
 }
@@ -326,12 +332,15 @@ struct sim *sim_new(int n, enum sim_mode mode, unsigned seed)
 
 void sim_free(struct sim *s)
 {
-    for (int r = 0; r < s->n; r++)
-        sim_kill(s, r);
+    memset(s->dead, 1, (size_t)s->n);
+    for (int i = 0; i < s->n * s->n; i++) {
+        fail_queue(s, &s->sends[i]);
+        fail_queue(s, &s->recvs[i]);
+    }
     sim_run(s);
     for (int i = 0; i < s->n * s->n; i++) {
         for (int which = 0; which < 2; which++) {
-            for (struct entry *e = which ? s->recvs[i] : s->sends[i], *next; e; e = next) {
+            for (struct entry *e = which ? s->recvs[i].first : s->sends[i].first, *next; e; e = next) {
                 next = e->next;
                 free(e->copy);
                 free(e);
