@@ -252,7 +252,7 @@ typedef struct shunt_topo_path {
  * How bytes get from `from` to `to`, objects of one topology. Through PCI: as NCCL classifies them (switch
  * chips that show as two levels count once); bandwidths are 85 % of the link's rate after encoding, between
  * NUMA nodes what NCCL assumes for the CPU. A PCI link of unknown speed counts as generation 3 x16. Ends of
- * which one is a NIC are also bounded by its rate, if known. Cost: O(depth of the tree + NVLinks). SHUNT_ERR_INVALID
+ * which one is a NIC are also bounded by its rate, if known. Cost: O(depth + NVLinks). SHUNT_ERR_INVALID
  * for NULL.
  */
 SHUNT_API shunt_status_t shunt_topo_path(const shunt_topo_t *topo, const shunt_topo_object_t *from,
