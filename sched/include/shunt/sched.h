@@ -183,7 +183,7 @@ typedef enum shunt_sched_cause {
 
 /*
  * Runs the schedule over the profile: exact event simulation, every operation as early as order, messages and queues
- * allow. Cost O(operations) time (tens of millions a second), 16 bytes per (chunk, micro-batch), plus 8 per operation
+ * allow. Cost O(operations) time (tens of millions a second), 32 bytes per (stage, chunk, micro-batch), and 8 per operation
  * with a timeline. The result is the caller's and keeps no reference to its inputs.
  * FORMAT: the schedule does not fit the profile or deadlocks; the text names stage and operation.
  */
@@ -297,7 +297,12 @@ SHUNT_API const char *shunt_sched_plan_reason(const shunt_sched_plan_t *plan);
 
 /* ---- the run-time rule ---- */
 
-#define SHUNT_SCHED_FOLLOW 1u /* keep strictly to the plan's order, waiting where it says so */
+/*
+ * Keep strictly to the plan's order, waiting where it says so. Measured with operations that take up to 40 % longer by chance:
+ * with memory to spare readiness is 1 to 4 % faster than following; where a cap binds and the plan paces its forwards for that,
+ * following is up to 8 % faster.
+ */
+#define SHUNT_SCHED_FOLLOW 1u
 
 /*
  * One stage's operations in the running job. The plan is a hint, readiness is the rule: the plan's next operation if its
