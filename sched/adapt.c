@@ -2,9 +2,10 @@
 /*
  * From measured profiles to plan changes.
  *
- * The profile that is believed changes an entry at a time: when two iterations in a row measured something else, in the
- * same direction, it takes the nearer of the two, so that a single late iteration moves nothing. Only then a plan is made, and
- * only a plan that gains enough replaces the one that holds. All of it depends on the vectors alone.
+ * The profile that is believed changes an entry at a time: when two iterations in a row measured something
+ * else, in the same direction, it takes the nearer of the two, so that a single late iteration moves nothing.
+ * Only then a plan is made, and only a plan that gains enough replaces the one that holds. All of it depends
+ * on the vectors alone.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,16 +17,18 @@ struct shunt_sched_adapt {
     shunt_sched_adapt_params_t params;
     struct shunt_sched_profile *believed;
     struct shunt_sched *schedule;
-    double predicted;        /* of schedule under believed */
-    double *before;          /* the last vector; NULL until there is one */
-    int *since;              /* per entry: the step at which it left what is believed, or -1 */
-    int n, calm, lean, quiet; /* lean: a plan with less memory does as well now; quiet: for how many iterations it has */
+    double predicted; /* of schedule under believed */
+    double *before;   /* the last vector; NULL until there is one */
+    int *since;       /* per entry: the step at which it left what is believed, or -1 */
+    int n, calm, lean,
+        quiet; /* lean: a plan with less memory does as well now; quiet: for how many iterations it has */
     double error_sum;
     int error_count;
     char text[512];
 };
 
-/* Layout of a vector: forward, backward, weight per stage and chunk, then latency, service down, service up per link. */
+/* Layout of a vector: forward, backward, weight per stage and chunk, then latency, service down, service up
+ * per link. */
 enum { LATENCY = 3, SERVICE_DOWN, SERVICE_UP, N_GROUPS };
 
 static int group_start(const struct shunt_sched_profile *pr, int group)
@@ -130,8 +133,8 @@ static shunt_status_t start_over(struct shunt_sched_adapt *a, const struct shunt
     return SHUNT_OK;
 }
 
-shunt_status_t shunt_sched_adapt_create(const shunt_sched_profile_t *profile, const shunt_sched_adapt_params_t *params,
-                                        shunt_sched_adapt_t **adapt)
+shunt_status_t shunt_sched_adapt_create(const shunt_sched_profile_t *profile,
+                                        const shunt_sched_adapt_params_t *params, shunt_sched_adapt_t **adapt)
 {
     struct shunt_sched_adapt *a;
     shunt_status_t st;
@@ -139,7 +142,9 @@ shunt_status_t shunt_sched_adapt_create(const shunt_sched_profile_t *profile, co
     if (!profile || !adapt)
         return shunt__fail(SHUNT_ERR_INVALID, "adapt: the profile or the output pointer is NULL");
     if (params && params->size < sizeof(*params))
-        return shunt__fail(SHUNT_ERR_INVALID, "adapt: params.size is %zu; set it to sizeof(shunt_sched_adapt_params_t)", params->size);
+        return shunt__fail(SHUNT_ERR_INVALID,
+                           "adapt: params.size is %zu; set it to sizeof(shunt_sched_adapt_params_t)",
+                           params->size);
     a = calloc(1, sizeof(*a));
     if (!a)
         return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory to follow a profile");
@@ -164,11 +169,13 @@ int shunt_sched_adapt_entries(const shunt_sched_adapt_t *adapt)
     return adapt ? adapt->n : 0;
 }
 
-shunt_status_t shunt_sched_adapt_put_stage(const shunt_sched_adapt_t *adapt, double *vector, int stage, int chunk, double forward,
-                                           double backward, double weight)
+shunt_status_t shunt_sched_adapt_put_stage(const shunt_sched_adapt_t *adapt, double *vector, int stage,
+                                           int chunk, double forward, double backward, double weight)
 {
-    if (!adapt || !vector || stage < 0 || stage >= adapt->believed->p || chunk < 0 || chunk >= adapt->believed->v)
-        return shunt__fail(SHUNT_ERR_INVALID, "adapt: no stage %d with chunk %d, or a NULL pointer", stage, chunk);
+    if (!adapt || !vector || stage < 0 || stage >= adapt->believed->p || chunk < 0 ||
+        chunk >= adapt->believed->v)
+        return shunt__fail(SHUNT_ERR_INVALID, "adapt: no stage %d with chunk %d, or a NULL pointer", stage,
+                           chunk);
     int cells = adapt->believed->p * adapt->believed->v, at = stage * adapt->believed->v + chunk;
     vector[at] = forward;
     vector[cells + at] = backward;
@@ -176,8 +183,8 @@ shunt_status_t shunt_sched_adapt_put_stage(const shunt_sched_adapt_t *adapt, dou
     return SHUNT_OK;
 }
 
-shunt_status_t shunt_sched_adapt_put_link(const shunt_sched_adapt_t *adapt, double *vector, int link, double latency,
-                                          double service_down, double service_up)
+shunt_status_t shunt_sched_adapt_put_link(const shunt_sched_adapt_t *adapt, double *vector, int link,
+                                          double latency, double service_down, double service_up)
 {
     if (!adapt || !vector || link < 0 || link >= adapt->believed->p)
         return shunt__fail(SHUNT_ERR_INVALID, "adapt: no link %d, or a NULL pointer", link);
@@ -224,9 +231,11 @@ static void say_entry(struct shunt_sched_adapt *a, int entry, double was, double
     if (strcmp(strchr(x, ' '), strchr(y, ' ')) == 0)
         *strchr(x, ' ') = 0; /* "0.2 -> 31 ms" */
     if (group < LATENCY)
-        say(a, "stage %d %s: %s \xe2\x86\x92 %s since step %d", at / a->believed->v, stage_names[group], x, y, since);
+        say(a, "stage %d %s: %s \xe2\x86\x92 %s since step %d", at / a->believed->v, stage_names[group], x, y,
+            since);
     else
-        say(a, "link %d-%d%s: %s \xe2\x86\x92 %s since step %d", at, (at + 1) % p, link_names[group - LATENCY], x, y, since);
+        say(a, "link %d-%d%s: %s \xe2\x86\x92 %s since step %d", at, (at + 1) % p,
+            link_names[group - LATENCY], x, y, since);
 }
 
 static void say_warmup(struct shunt_sched_adapt *a, const struct shunt_sched *s)
@@ -238,8 +247,8 @@ static void say_warmup(struct shunt_sched_adapt *a, const struct shunt_sched *s)
             say(a, ",...");
 }
 
-static void say_change(struct shunt_sched_adapt *a, const struct shunt_sched *old, const struct shunt_sched *new, double before,
-                       double after)
+static void say_change(struct shunt_sched_adapt *a, const struct shunt_sched *old,
+                       const struct shunt_sched *new, double before, double after)
 {
     char x[24], y[24];
 
@@ -328,7 +337,8 @@ static shunt_status_t plan(struct shunt_sched_adapt *a, int lean_only, shunt_sch
         return st;
     double after = shunt_sched_plan_makespan(plan);
     const struct shunt_sched *new = shunt_sched_plan_schedule(plan);
-    int leaner = total_peak(new) < total_peak(a->schedule) - 0.5 && after <= before * (1.002 + a->params.thrift);
+    int leaner = total_peak(new) < total_peak(a->schedule) - 0.5 &&
+                 after <= before * (1.002 + a->params.thrift);
     int take = lean_only ? leaner : after < before * (1 - a->params.gain);
     a->lean = !take && leaner; /* taken once this has held for a while */
     a->predicted = before;
@@ -369,7 +379,8 @@ shunt_status_t shunt_sched_adapt_step(shunt_sched_adapt_t *adapt, int step, cons
         if (!(vector[k] >= 0) || !(vector[k] < 1e9)) {
             int at, group = group_of(a->believed, k, &at);
             return shunt__fail(SHUNT_ERR_INVALID, "adapt: a measured time of %g for %s %d", vector[k],
-                               group < LATENCY ? "stage" : "link", group < LATENCY ? at / a->believed->v : at);
+                               group < LATENCY ? "stage" : "link",
+                               group < LATENCY ? at / a->believed->v : at);
         }
     if (!a->before) {
         a->before = malloc((size_t)a->n * sizeof(double));
@@ -395,13 +406,16 @@ shunt_status_t shunt_sched_adapt_step(shunt_sched_adapt_t *adapt, int step, cons
         *a->text = 0;
         st = plan(a, 1, event);
         a->lean = a->quiet = 0;
-        a->calm = event->changed && a->calm < 1000 ? 2 * a->calm : a->calm; /* a link that comes and goes moves it less and less */
+        a->calm = event->changed && a->calm < 1000
+                      ? 2 * a->calm
+                      : a->calm; /* a link that comes and goes moves it less and less */
     }
     return st;
 }
 
-shunt_status_t shunt_sched_adapt_replace(shunt_sched_adapt_t *adapt, int step, const shunt_sched_profile_t *profile,
-                                         const char *why, shunt_sched_event_t *event)
+shunt_status_t shunt_sched_adapt_replace(shunt_sched_adapt_t *adapt, int step,
+                                         const shunt_sched_profile_t *profile, const char *why,
+                                         shunt_sched_event_t *event)
 {
     double before;
     char x[24], y[24];
@@ -417,7 +431,8 @@ shunt_status_t shunt_sched_adapt_replace(shunt_sched_adapt_t *adapt, int step, c
     *adapt->text = 0;
     say(adapt, "%s; %d \xe2\x86\x92 %d stages, warm-up ", why ? why : "regrouped", p, profile->p);
     say_warmup(adapt, adapt->schedule);
-    say(adapt, "; predicted %s \xe2\x86\x92 %s", seconds(before, x, sizeof(x)), seconds(adapt->predicted, y, sizeof(y)));
+    say(adapt, "; predicted %s \xe2\x86\x92 %s", seconds(before, x, sizeof(x)),
+        seconds(adapt->predicted, y, sizeof(y)));
     *event = (shunt_sched_event_t){step, 1, before, adapt->predicted, adapt->text};
     return SHUNT_OK;
 }

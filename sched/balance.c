@@ -2,8 +2,9 @@
 /*
  * Micro-batches among data-parallel replicas.
  *
- * The relaxed optimum (fractions of micro-batches) bounds the finish from below, so the whole micro-batches that fit into
- * it belong to their replicas in some optimum; the at most `replicas` left are given one by one to whoever would end first.
+ * The relaxed optimum (fractions of micro-batches) bounds the finish from below, so the whole micro-batches
+ * that fit into it belong to their replicas in some optimum; the at most `replicas` left are given one by one
+ * to whoever would end first.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +17,8 @@ static shunt_status_t check_times(int replicas, const double *times, const doubl
 
     for (int r = 0; r < replicas; r++) {
         if (!(times[r] > 0) || (fixed && (!(fixed[r] >= 0) || isinf(fixed[r]))))
-            return shunt__fail(SHUNT_ERR_INVALID, "replica %d: times are positive, infinite for one that failed", r);
+            return shunt__fail(SHUNT_ERR_INVALID,
+                               "replica %d: times are positive, infinite for one that failed", r);
         alive += !isinf(times[r]);
     }
     return alive > 0 ? SHUNT_OK : shunt__fail(SHUNT_ERR_INVALID, "none of %d replicas is alive", replicas);
@@ -46,7 +48,8 @@ shunt_status_t shunt_sched_rebalance(int replicas, const double *times, const do
     int given = 0;
 
     if (replicas < 1 || !times || microbatches < 0 || !counts)
-        return shunt__fail(SHUNT_ERR_INVALID, "rebalance: %d replicas, %d micro-batches, or a NULL array", replicas, microbatches);
+        return shunt__fail(SHUNT_ERR_INVALID, "rebalance: %d replicas, %d micro-batches, or a NULL array",
+                           replicas, microbatches);
     shunt_status_t st = check_times(replicas, times, fixed);
     if (st != SHUNT_OK)
         return st;
@@ -79,7 +82,8 @@ shunt_status_t shunt_sched_move(int replicas, const double *times, int microbatc
     shunt_status_t st;
 
     if (replicas < 1 || !times || microbatches < 0 || !owner)
-        return shunt__fail(SHUNT_ERR_INVALID, "move: %d replicas, %d micro-batches, or a NULL array", replicas, microbatches);
+        return shunt__fail(SHUNT_ERR_INVALID, "move: %d replicas, %d micro-batches, or a NULL array",
+                           replicas, microbatches);
     st = check_times(replicas, times, NULL);
     if (st != SHUNT_OK)
         return st;
@@ -88,7 +92,8 @@ shunt_status_t shunt_sched_move(int replicas, const double *times, int microbatc
         return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory to move micro-batches");
     for (int k = 0; k < microbatches && st == SHUNT_OK; k++) {
         if (owner[k] < 0 || owner[k] >= replicas)
-            st = shunt__fail(SHUNT_ERR_INVALID, "micro-batch %d belongs to replica %d of %d", k, owner[k], replicas);
+            st = shunt__fail(SHUNT_ERR_INVALID, "micro-batch %d belongs to replica %d of %d", k, owner[k],
+                             replicas);
         else
             counts[owner[k]]++;
     }

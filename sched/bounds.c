@@ -100,7 +100,8 @@ static int walk(const struct shunt_sched_profile *pr, int vee, int split, struct
         fill += pr->forward[at];
         drain += pr->backward[at] + (split ? 0 : pr->weight[at]);
         if (k + 1 < n) {
-            struct shunt__hop down = shunt__sched_hop(pr, vee, k, 0), up = shunt__sched_hop(pr, vee, k + 1, 1);
+            struct shunt__hop down = shunt__sched_hop(pr, vee, k, 0),
+                              up = shunt__sched_hop(pr, vee, k + 1, 1);
             fill += down.latency + down.service;
             drain += up.latency + up.service;
         }

@@ -30,8 +30,8 @@ static struct writer stage_writer(struct shunt_sched *s, int stage)
     return (struct writer){s->ops + s->offset[stage]};
 }
 
-static shunt_status_t build_warmup(const struct shunt_sched_profile *pr, const int *warmup, shunt_sched_kind_t kind,
-                                   struct shunt_sched **schedule)
+static shunt_status_t build_warmup(const struct shunt_sched_profile *pr, const int *warmup,
+                                   shunt_sched_kind_t kind, struct shunt_sched **schedule)
 {
     struct shunt_sched *s;
     shunt_status_t st = shunt__sched_alloc_even(pr, 1, 0, kind, 0, &s);
@@ -59,14 +59,17 @@ shunt_status_t shunt_sched_create_warmup(const shunt_sched_profile_t *profile, c
     if (!profile || !warmup || !schedule)
         return shunt__fail(SHUNT_ERR_INVALID, "warm-up schedule: profile, counts or result is NULL");
     if (profile->v != 1)
-        return shunt__fail(SHUNT_ERR_UNSUPPORTED, "warm-up counts describe schedules of one chunk; the profile has %d",
-                           profile->v);
+        return shunt__fail(SHUNT_ERR_UNSUPPORTED,
+                           "warm-up counts describe schedules of one chunk; the profile has %d", profile->v);
     for (int i = 0; i < profile->p; i++) {
         if (warmup[i] < 1)
-            return shunt__fail(SHUNT_ERR_INVALID, "stage %d: a warm-up of %d; at least 1 forward is needed", i, warmup[i]);
+            return shunt__fail(SHUNT_ERR_INVALID, "stage %d: a warm-up of %d; at least 1 forward is needed",
+                               i, warmup[i]);
         if (i > 0 && warmup[i - 1] < warmup[i] && warmup[i - 1] < profile->m)
-            return shunt__fail(SHUNT_ERR_INVALID, "stage %d warms up with %d forwards and stage %d with %d: it would wait for "
-                               "forwards that never come", i - 1, warmup[i - 1], i, warmup[i]);
+            return shunt__fail(SHUNT_ERR_INVALID,
+                               "stage %d warms up with %d forwards and stage %d with %d: it would wait for "
+                               "forwards that never come",
+                               i - 1, warmup[i - 1], i, warmup[i]);
     }
     return build_warmup(profile, warmup, SHUNT_SCHED_CUSTOM, schedule);
 }
@@ -98,7 +101,8 @@ static shunt_status_t build_zbh1(const struct shunt_sched_profile *pr, struct sh
     return SHUNT_OK;
 }
 
-/* The k-th forward of a stage in Megatron's interleaved order: p micro-batches of a chunk, then the next chunk. */
+/* The k-th forward of a stage in Megatron's interleaved order: p micro-batches of a chunk, then the next
+ * chunk. */
 static void interleaved_forward(int p, int v, int m, int k, int *chunk, int *microbatch)
 {
     int group = k / (p * v), size = m - group * p < p ? m - group * p : p, at = k - group * p * v;
@@ -114,8 +118,10 @@ static shunt_status_t build_interleaved(const struct shunt_sched_profile *pr, st
     shunt_status_t st;
 
     if (v > 1 && m % p != 0)
-        return shunt__fail(SHUNT_ERR_UNSUPPORTED, "interleaved 1F1B needs a number of micro-batches that the stages divide; "
-                           "%d / %d leaves %d", m, p, m % p);
+        return shunt__fail(SHUNT_ERR_UNSUPPORTED,
+                           "interleaved 1F1B needs a number of micro-batches that the stages divide; "
+                           "%d / %d leaves %d",
+                           m, p, m % p);
     st = shunt__sched_alloc_even(pr, v, 0, SHUNT_SCHED_INTERLEAVED, 0, &s);
     if (st != SHUNT_OK)
         return st;
@@ -137,7 +143,8 @@ static shunt_status_t build_interleaved(const struct shunt_sched_profile *pr, st
     return SHUNT_OK;
 }
 
-/* Counters of one stage of ZB-V: done[chunk][F, I, W]. Micro-batches beyond m, which short runs lack, are left out. */
+/* Counters of one stage of ZB-V: done[chunk][F, I, W]. Micro-batches beyond m, which short runs lack, are
+ * left out. */
 struct zbv {
     struct writer w;
     int m, done[2][3];
@@ -159,7 +166,8 @@ static shunt_status_t build_zbv(const struct shunt_sched_profile *pr, struct shu
     shunt_status_t st;
 
     if (pr->v != 2)
-        return shunt__fail(SHUNT_ERR_UNSUPPORTED, "ZB-V places two chunks on each stage; the profile has %d", pr->v);
+        return shunt__fail(SHUNT_ERR_UNSUPPORTED, "ZB-V places two chunks on each stage; the profile has %d",
+                           pr->v);
     st = shunt__sched_alloc_even(pr, 2, 1, SHUNT_SCHED_ZBV, 1, &s);
     if (st != SHUNT_OK)
         return st;
@@ -218,8 +226,8 @@ static void limits(const struct shunt_sched_profile *pr, shunt_sched_kind_t kind
             in_flight[i] = 1;
         else {
             double own = pr->forward[i] + pr->backward[i], next = pr->forward[i + 1] + pr->backward[i + 1];
-            double trip = pr->latency[SHUNT__DOWN][i] + pr->latency[SHUNT__UP][i] + pr->service[SHUNT__DOWN][i] +
-                          pr->service[SHUNT__UP][i];
+            double trip = pr->latency[SHUNT__DOWN][i] + pr->latency[SHUNT__UP][i] +
+                          pr->service[SHUNT__DOWN][i] + pr->service[SHUNT__UP][i];
             double slack = next > 0 ? fmax(ceil((own + trip) / next - 1e-9), 2) : 2;
             slack = fmin(slack, fmax(m - 2 * p, 2));
             in_flight[i] = in_flight[i + 1] + (int)slack;
@@ -279,10 +287,13 @@ shunt_status_t shunt_sched_create(const shunt_sched_profile_t *profile, shunt_sc
     if (!profile || !schedule)
         return shunt__fail(SHUNT_ERR_INVALID, "schedule: the profile or the output pointer is NULL");
     if (profile->v != 1 && kind != SHUNT_SCHED_INTERLEAVED && kind != SHUNT_SCHED_ZBV)
-        return shunt__fail(SHUNT_ERR_UNSUPPORTED, "%s has one chunk per stage, the profile has %d; interleaved and zb-v take "
-                           "chunks", shunt_sched_kind_name(kind), profile->v);
+        return shunt__fail(SHUNT_ERR_UNSUPPORTED,
+                           "%s has one chunk per stage, the profile has %d; interleaved and zb-v take "
+                           "chunks",
+                           shunt_sched_kind_name(kind), profile->v);
     if (shunt_sched_kind_is_split(kind) && !shunt__sched_has_weight(profile))
-        return shunt__fail(SHUNT_ERR_INVALID, "%s splits the backward, but the profile gives no weight gradient times",
+        return shunt__fail(SHUNT_ERR_INVALID,
+                           "%s splits the backward, but the profile gives no weight gradient times",
                            shunt_sched_kind_name(kind));
     switch (kind) {
     case SHUNT_SCHED_GPIPE:
@@ -303,5 +314,6 @@ shunt_status_t shunt_sched_create(const shunt_sched_profile_t *profile, shunt_sc
     case SHUNT_SCHED_CUSTOM:
         break;
     }
-    return shunt__fail(SHUNT_ERR_INVALID, "a schedule of kind %d can't be built from a profile alone", (int)kind);
+    return shunt__fail(SHUNT_ERR_INVALID, "a schedule of kind %d can't be built from a profile alone",
+                       (int)kind);
 }

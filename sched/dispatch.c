@@ -3,8 +3,8 @@
  * List simulation: stages run what is ready, and the order that results is the schedule.
  *
  * The stage with the earliest time at which it has something to decide goes first; its operation's message
- * is entered at the receiver at once, as all earlier events are known by then. A tree of winners over the stages'
- * look-up times finds the next one: log p steps without branches for each change.
+ * is entered at the receiver at once, as all earlier events are known by then. A tree of winners over the
+ * stages' look-up times finds the next one: log p steps without branches for each change.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -12,7 +12,8 @@
 #include "sched/sched.h"
 
 struct stage {
-    const double *forward_in, *backward_in; /* arrival per micro-batch, INFINITY while unknown; forward_in NULL: all there */
+    /* Arrival per micro-batch, INFINITY while unknown; forward_in is NULL where all are there. */
+    const double *forward_in, *backward_in;
     double *forward_out, *backward_out;
     double forward_delay, forward_service, forward_queue;
     double backward_delay, backward_service, backward_queue;
@@ -42,7 +43,8 @@ static int choose(const struct dispatcher *d, int i, double now, double *again)
     double forward = !may ? INFINITY : s->forward_in ? s->forward_in[s->forwards] : d->next_forward;
     int has_weight = d->split && s->weights < s->backwards;
 
-    if (forward <= now && (d->precedence == SHUNT__FORWARD_FIRST || (d->precedence == SHUNT__FIRST_COME && forward < backward)))
+    if (forward <= now &&
+        (d->precedence == SHUNT__FORWARD_FIRST || (d->precedence == SHUNT__FIRST_COME && forward < backward)))
         return SHUNT_SCHED_F;
     if (backward <= now)
         return d->split ? SHUNT_SCHED_I : SHUNT_SCHED_B;
@@ -111,8 +113,8 @@ static double perform(struct dispatcher *d, int i, int type, double now)
     return end;
 }
 
-static void set_up(struct dispatcher *d, const struct shunt_sched_profile *pr, const struct shunt__dispatch *rule,
-                   struct shunt_sched *out)
+static void set_up(struct dispatcher *d, const struct shunt_sched_profile *pr,
+                   const struct shunt__dispatch *rule, struct shunt_sched *out)
 {
     size_t m = (size_t)pr->m, p = (size_t)pr->p;
 
@@ -174,10 +176,16 @@ double shunt__dispatch_cost(int p)
     return 5 + 2 * log2(p);
 }
 
-shunt_status_t shunt__sched_dispatch(const struct shunt_sched_profile *profile, const struct shunt__dispatch *rule,
-                                     struct shunt_sched **schedule, double *makespan)
+shunt_status_t shunt__sched_dispatch(const struct shunt_sched_profile *profile,
+                                     const struct shunt__dispatch *rule, struct shunt_sched **schedule,
+                                     double *makespan)
 {
-    struct dispatcher d = {.p = profile->p, .m = profile->m, .split = rule->split, .patience = rule->patience, .pace = rule->pace, .precedence = rule->precedence,
+    struct dispatcher d = {.p = profile->p,
+                           .m = profile->m,
+                           .split = rule->split,
+                           .patience = rule->patience,
+                           .pace = rule->pace,
+                           .precedence = rule->precedence,
                            .weight_first = rule->weight_first};
     struct shunt_sched *s = NULL;
     size_t p = (size_t)profile->p;
@@ -198,7 +206,8 @@ shunt_status_t shunt__sched_dispatch(const struct shunt_sched_profile *profile, 
         set_up(&d, profile, rule, s);
         end = dispatch(&d);
         if (end < 0)
-            st = shunt__fail(SHUNT_ERR_INVALID, "no order keeps these limits: a stage may not hold a single micro-batch");
+            st = shunt__fail(SHUNT_ERR_INVALID,
+                             "no order keeps these limits: a stage may not hold a single micro-batch");
     }
     free(d.stages);
     free(d.look);

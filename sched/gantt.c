@@ -18,8 +18,10 @@ static const struct {
 static shunt_status_t need_timeline(const struct shunt_sched_result *r, const FILE *out)
 {
     if (!r || !out || !r->starts)
-        return shunt__fail(SHUNT_ERR_INVALID, "chart: the result has no timeline; simulate with SHUNT_SCHED_TIMELINE");
-    return r->makespan > 0 ? SHUNT_OK : shunt__fail(SHUNT_ERR_INVALID, "chart: the schedule takes no time at all");
+        return shunt__fail(SHUNT_ERR_INVALID,
+                           "chart: the result has no timeline; simulate with SHUNT_SCHED_TIMELINE");
+    return r->makespan > 0 ? SHUNT_OK
+                           : shunt__fail(SHUNT_ERR_INVALID, "chart: the schedule takes no time at all");
 }
 
 static double duration(const struct shunt_sched_result *r, int stage, size_t k)
@@ -51,17 +53,22 @@ static void svg_row(const struct shunt_sched_result *r, int i, double scale, FIL
     double y = TOP + i * ROW;
 
     fprintf(out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">stage %d</text>\n", LEFT - 8, y + 14, i);
-    fprintf(out, "<rect x=\"%d\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"#f1f1ee\"/>\n", LEFT, y, r->makespan * scale, BAR);
+    fprintf(out, "<rect x=\"%d\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"#f1f1ee\"/>\n", LEFT, y,
+            r->makespan * scale, BAR);
     for (size_t k = r->offset[i]; k < r->offset[i + 1]; k++) {
-        int type = (int)SHUNT__OP_TYPE(r->ops[k]), mb = SHUNT__OP_MICROBATCH(r->ops[k]), chunk = SHUNT__OP_CHUNK(r->ops[k]);
+        int type = (int)SHUNT__OP_TYPE(r->ops[k]), mb = SHUNT__OP_MICROBATCH(r->ops[k]),
+            chunk = SHUNT__OP_CHUNK(r->ops[k]);
         double x = LEFT + r->starts[k] * scale, w = duration(r, i, k) * scale;
         if (w <= 0)
             continue;
-        fprintf(out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"%s%s/>\n", x, y, w, BAR, looks[type].fill,
-                w > 3 ? " stroke=\"#ffffff\" stroke-width=\"0.6\"" : "", chunk & 1 ? " fill-opacity=\"0.65\"" : "");
+        fprintf(out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"%s%s/>\n", x, y, w,
+                BAR, looks[type].fill, w > 3 ? " stroke=\"#ffffff\" stroke-width=\"0.6\"" : "",
+                chunk & 1 ? " fill-opacity=\"0.65\"" : "");
         if (w >= (mb < 10 ? 8 : mb < 100 ? 13 : 19))
-            fprintf(out, "<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"middle\" fill=\"%s\" font-size=\"10\">%d</text>\n", x + w / 2, y + 13.5,
-                    looks[type].ink, mb);
+            fprintf(
+                out,
+                "<text x=\"%.2f\" y=\"%.1f\" text-anchor=\"middle\" fill=\"%s\" font-size=\"10\">%d</text>\n",
+                x + w / 2, y + 13.5, looks[type].ink, mb);
     }
 }
 
@@ -75,12 +82,17 @@ static void svg_legend(const struct shunt_sched_result *r, double y, FILE *out)
     for (int type = 0; type < 4; type++) {
         if (!used[type])
             continue;
-        fprintf(out, "<rect x=\"%.0f\" y=\"%.1f\" width=\"14\" height=\"12\" fill=\"%s\"/><text x=\"%.0f\" y=\"%.1f\">%s</text>\n", x, y,
-                looks[type].fill, x + 20, y + 10, looks[type].name);
+        fprintf(out,
+                "<rect x=\"%.0f\" y=\"%.1f\" width=\"14\" height=\"12\" fill=\"%s\"/><text x=\"%.0f\" "
+                "y=\"%.1f\">%s</text>\n",
+                x, y, looks[type].fill, x + 20, y + 10, looks[type].name);
         x += 40 + 7 * (double)strlen(looks[type].name);
     }
-    fprintf(out, "<rect x=\"%.0f\" y=\"%.1f\" width=\"14\" height=\"12\" fill=\"#f1f1ee\" stroke=\"#c8c8c0\"/><text x=\"%.0f\" y=\"%.1f\">idle%s"
-            "</text>\n", x, y, x + 20, y + 10, chunks ? "; paler: odd chunks" : "");
+    fprintf(out,
+            "<rect x=\"%.0f\" y=\"%.1f\" width=\"14\" height=\"12\" fill=\"#f1f1ee\" "
+            "stroke=\"#c8c8c0\"/><text x=\"%.0f\" y=\"%.1f\">idle%s"
+            "</text>\n",
+            x, y, x + 20, y + 10, chunks ? "; paler: odd chunks" : "");
 }
 
 shunt_status_t shunt_sched_result_write_svg(const shunt_sched_result_t *result, const char *title, FILE *out)
@@ -94,17 +106,24 @@ shunt_status_t shunt_sched_result_write_svg(const shunt_sched_result_t *result, 
     scale = WIDTH / r->makespan;
     step = tick(r->makespan);
     int height = TOP + r->p * ROW + FOOT, bottom = TOP + r->p * ROW;
-    fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" "
-            "font-size=\"12\" fill=\"#222222\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n", LEFT + WIDTH + 30, height,
-            LEFT + WIDTH + 30, height);
+    fprintf(out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
+            "font-family=\"sans-serif\" "
+            "font-size=\"12\" fill=\"#222222\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n",
+            LEFT + WIDTH + 30, height, LEFT + WIDTH + 30, height);
     fprintf(out, "<text x=\"%d\" y=\"22\" font-size=\"15\" font-weight=\"bold\">", LEFT);
     xml_text(title ? title : "", out);
-    fprintf(out, "</text>\n<text x=\"%d\" y=\"41\" fill=\"#555555\">makespan %.6g, period %.6g, %.1f %% idle</text>\n", LEFT, r->makespan,
-            r->period, 100 * r->bubble);
+    fprintf(
+        out,
+        "</text>\n<text x=\"%d\" y=\"41\" fill=\"#555555\">makespan %.6g, period %.6g, %.1f %% idle</text>\n",
+        LEFT, r->makespan, r->period, 100 * r->bubble);
     for (double t = 0; t <= r->makespan * (1 + 1e-9); t += step) {
         double x = LEFT + t * scale;
-        fprintf(out, "<line x1=\"%.2f\" y1=\"%d\" x2=\"%.2f\" y2=\"%d\" stroke=\"#dddddd\"/><text x=\"%.2f\" y=\"%d\" text-anchor=\"middle\" "
-                "fill=\"#777777\" font-size=\"10\">%.6g</text>\n", x, TOP - 4, x, bottom, x, bottom + 12, t);
+        fprintf(out,
+                "<line x1=\"%.2f\" y1=\"%d\" x2=\"%.2f\" y2=\"%d\" stroke=\"#dddddd\"/><text x=\"%.2f\" "
+                "y=\"%d\" text-anchor=\"middle\" "
+                "fill=\"#777777\" font-size=\"10\">%.6g</text>\n",
+                x, TOP - 4, x, bottom, x, bottom + 12, t);
     }
     for (int i = 0; i < r->p; i++)
         svg_row(r, i, scale, out);
@@ -128,10 +147,13 @@ static void text_row(const struct shunt_sched_result *r, int i, int columns, int
         int from = (int)(r->starts[k] / r->makespan * columns + 0.5);
         int to = (int)((r->starts[k] + duration(r, i, k)) / r->makespan * columns + 0.5);
         char name[16];
-        int len = snprintf(name, sizeof(name), "%c%d", shunt__sched_letter((shunt_sched_type_t)type), SHUNT__OP_MICROBATCH(r->ops[k]));
+        int len = snprintf(name, sizeof(name), "%c%d", shunt__sched_letter((shunt_sched_type_t)type),
+                           SHUNT__OP_MICROBATCH(r->ops[k]));
         for (int c = from; c < to && c < columns; c++) {
             kind[c] = (char)(type + 1);
-            line[c] = colour ? (c - from < len - 1 ? name[c - from + 1] : ' ') : c - from < len ? name[c - from] : name[0] | 32;
+            line[c] = colour           ? (c - from < len - 1 ? name[c - from + 1] : ' ')
+                      : c - from < len ? name[c - from]
+                                       : name[0] | 32;
         }
     }
     for (int c = 0; line && kind && c < columns; c++) {
@@ -148,7 +170,8 @@ static void text_row(const struct shunt_sched_result *r, int i, int columns, int
     free(kind);
 }
 
-shunt_status_t shunt_sched_result_write_text(const shunt_sched_result_t *result, int columns, int colour, FILE *out)
+shunt_status_t shunt_sched_result_write_text(const shunt_sched_result_t *result, int columns, int colour,
+                                             FILE *out)
 {
     const struct shunt_sched_result *r = result;
     shunt_status_t st = need_timeline(r, out);
@@ -157,7 +180,8 @@ shunt_status_t shunt_sched_result_write_text(const shunt_sched_result_t *result,
     if (st != SHUNT_OK)
         return st;
     width = columns - 6 > 20 ? columns - 6 : 20;
-    double unit = r->makespan / width, whole = ceil(unit - 1e-9); /* a whole number of units per column looks calmer */
+    double unit = r->makespan / width,
+           whole = ceil(unit - 1e-9); /* a whole number of units per column looks calmer */
     if (unit > 0.5 && r->makespan / whole >= width / 2.0)
         width = (int)ceil(r->makespan / whole);
     for (int i = 0; i < r->p; i++) {

@@ -15,7 +15,8 @@ void shunt__json_open(struct shunt__json *json, const char *text, size_t size)
 
 static void blanks(struct shunt__json *json)
 {
-    while (json->at < json->end && (*json->at == ' ' || *json->at == '\t' || *json->at == '\n' || *json->at == '\r'))
+    while (json->at < json->end &&
+           (*json->at == ' ' || *json->at == '\t' || *json->at == '\n' || *json->at == '\r'))
         json->at++;
 }
 
@@ -104,7 +105,8 @@ int shunt__json_number(struct shunt__json *json, double *value)
 
     if (first != '-' && (first < '0' || first > '9'))
         return 0;
-    while (json->at < json->end && n + 1 < sizeof(digits) && strchr("+-.eE0123456789", *json->at) && *json->at)
+    while (json->at < json->end && n + 1 < sizeof(digits) && strchr("+-.eE0123456789", *json->at) &&
+           *json->at)
         digits[n++] = *json->at++;
     digits[n] = 0;
     *value = strtod(digits, &end);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A reader for the JSON that schedules and traces come in: a cursor over the text, no tree. Objects and arrays are walked
- * with enter and next; what is not wanted is skipped. Nesting is limited, and no input makes it read past the end.
+ * A reader for the JSON that schedules and traces come in: a cursor over the text, no tree. Objects and
+ * arrays are walked with enter and next; what is not wanted is skipped. Nesting is limited, and no input
+ * makes it read past the end.
  */
 #ifndef SHUNT_SCHED_JSON_H
 #define SHUNT_SCHED_JSON_H

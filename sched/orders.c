@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The planner's last search: single operations of an order are moved to and fro, by simulated annealing with a fixed
- * seed (Kirkpatrick et al., 1983). Moves are taken from a longest path, where alone they can help. A move is first judged
- * by the longest path through the moved operations, from their neighbours' heads and tails (Balas and Vazacopoulos, 1998);
- * nine in ten end there, and only the others are simulated, exactly.
+ * The planner's last search: single operations of an order are moved to and fro, by simulated annealing with
+ * a fixed seed (Kirkpatrick et al., 1983). Moves are taken from a longest path, where alone they can help. A
+ * move is first judged by the longest path through the moved operations, from their neighbours' heads and
+ * tails (Balas and Vazacopoulos, 1998); nine in ten end there, and only the others are simulated, exactly.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 #include "comm/base/log.h"
 #include "sched/sched.h"
 
-/* What a simulated operation costs with heads, tails and path, and what a try costs, in plain simulated operations. */
+/* What a simulated operation costs with heads, tails and path, and what a try costs, in plain simulated
+ * operations. */
 #define FULL_COST 3.0
 #define TRY_COST 25.0
 
@@ -31,7 +32,8 @@ static int may_swap(shunt__op_t a, shunt__op_t b, int live, int cap)
 
     if (s == t || SHUNT__OP_MICROBATCH(a) == SHUNT__OP_MICROBATCH(b))
         return 0;
-    return !(t == SHUNT_SCHED_F && s != SHUNT_SCHED_I && live >= cap); /* F would come before what makes room for it */
+    return !(t == SHUNT_SCHED_F && s != SHUNT_SCHED_I &&
+             live >= cap); /* F would come before what makes room for it */
 }
 
 /* Live micro-batches before the at-th operation. */
@@ -76,12 +78,13 @@ struct anneal {
     struct shunt_sched *s;
     struct shunt__simulator *sim;
     double *next_starts; /* of the order that is tried */
-    double *starts, *tails; /* per operation: when it starts, and the longest way from its end to the end of all */
-    int *visited;    /* an order that respects all dependencies */
-    int *where;      /* index of an operation in its stage's list, [(stage * 3 + slot) * m + microbatch] */
-    int (*path)[2];  /* a longest path, last operation first: stage, index */
+    double *starts,
+        *tails;     /* per operation: when it starts, and the longest way from its end to the end of all */
+    int *visited;   /* an order that respects all dependencies */
+    int *where;     /* index of an operation in its stage's list, [(stage * 3 + slot) * m + microbatch] */
+    int (*path)[2]; /* a longest path, last operation first: stage, index */
     int n_path;
-    int *stage_of;   /* per operation */
+    int *stage_of;     /* per operation */
     double *durations; /* [stage * 4 + type] */
     const struct shunt_sched_profile *profile;
     uint64_t seed;
@@ -133,7 +136,8 @@ static void trace(struct anneal *a)
         shunt__op_t op = s->ops[at];
         a->path[a->n_path][0] = stage;
         a->path[a->n_path][1] = k;
-        if (k > 0 && a->starts[at - 1] + shunt__simulator_duration(a->sim, stage, s->ops[at - 1]) >= a->starts[at]) {
+        if (k > 0 &&
+            a->starts[at - 1] + shunt__simulator_duration(a->sim, stage, s->ops[at - 1]) >= a->starts[at]) {
             k--;
             continue;
         }
@@ -149,7 +153,8 @@ static void trace(struct anneal *a)
     }
 }
 
-/* Picks a stage, an operation of it and how far to move it; mostly on the longest path, where it can matter. */
+/* Picks a stage, an operation of it and how far to move it; mostly on the longest path, where it can matter.
+ */
 static void pick(struct anneal *a, int *stage, int *from, int *by)
 {
     uint64_t r = next_random(&a->seed);
@@ -167,7 +172,8 @@ static void pick(struct anneal *a, int *stage, int *from, int *by)
     }
 }
 
-/* The operation that waits for this one's message, as an index into ops, and the delay; -1 if there is none. */
+/* The operation that waits for this one's message, as an index into ops, and the delay; -1 if there is none.
+ */
 static long successor(const struct anneal *a, int stage, shunt__op_t op, double *delay)
 {
     const struct shunt_sched *s = a->s;
@@ -219,7 +225,8 @@ static void set_tails(struct anneal *a)
     }
 }
 
-/* Longest path through the operations lo ... hi of a stage, which were just reordered; the index is still the old one. */
+/* Longest path through the operations lo ... hi of a stage, which were just reordered; the index is still the
+ * old one. */
 static double estimate(const struct anneal *a, int stage, int lo, int hi)
 {
     const struct shunt_sched *s = a->s;
@@ -248,8 +255,8 @@ static double estimate(const struct anneal *a, int stage, int lo, int hi)
     return longest;
 }
 
-/* The makespan, and with `flow` the mean start of stage 0's backwards added: that rewards progress which does not show
- * in the makespan yet, and leads over the plateaus of long pipelines. */
+/* The makespan, and with `flow` the mean start of stage 0's backwards added: that rewards progress which does
+ * not show in the makespan yet, and leads over the plateaus of long pipelines. */
 static double value(const struct anneal *a, double makespan, int flow)
 {
     double sum = 0;
@@ -259,7 +266,8 @@ static double value(const struct anneal *a, double makespan, int flow)
     return makespan + sum / a->s->m;
 }
 
-/* One annealing from the best order so far, as long as `budget` lasts; hot = 0 only walks along plateaus and down. */
+/* One annealing from the best order so far, as long as `budget` lasts; hot = 0 only walks along plateaus and
+ * down. */
 static void anneal(struct shunt__search *search, struct anneal *a, double budget, double hot, int flow)
 {
     const struct shunt_sched *s = a->s;
@@ -269,19 +277,22 @@ static void anneal(struct shunt__search *search, struct anneal *a, double budget
     memcpy(s->ops, search->best->ops, s->offset[s->p] * sizeof(s->ops[0]));
     for (int i = 0; i < s->p; i++)
         index_range(a, i, 0, shunt_sched_count(s, i) - 1);
-    double makespan = shunt__simulator_run(a->sim, s, a->starts), now = value(a, makespan, flow), left = budget;
+    double makespan = shunt__simulator_run(a->sim, s, a->starts), now = value(a, makespan, flow),
+           left = budget;
     set_tails(a);
     trace(a);
     while (left > 0 && search->makespan > search->bound * (1 + 1e-12)) {
         double chance = (double)(next_random(&a->seed) >> 11) / 9007199254740992.0;
-        double more = hot > 0 ? -hot * left / budget * log(chance + 1e-300) : 0; /* this much worse is taken */
+        double more = hot > 0 ? -hot * left / budget * log(chance + 1e-300)
+                              : 0; /* this much worse is taken */
         pick(a, &stage, &from, &by);
         shunt__op_t *ops = s->ops + s->offset[stage];
         int at = move(ops, shunt_sched_count(s, stage), search->cap[stage], from, by);
         left -= TRY_COST;
         if (at == from)
             continue;
-        if (estimate(a, stage, from < at ? from : at, from < at ? at : from) > makespan * (1 + 1e-12) + more) {
+        if (estimate(a, stage, from < at ? from : at, from < at ? at : from) >
+            makespan * (1 + 1e-12) + more) {
             put_back(ops, from, at);
             continue;
         }
@@ -313,8 +324,8 @@ static void anneal(struct shunt__search *search, struct anneal *a, double budget
 }
 
 /*
- * Rounds of annealing. Where there are many steps for each operation a warm round between two cold ones finds the optimum
- * of small pipelines; where there are few only the cold ones pay.
+ * Rounds of annealing. Where there are many steps for each operation a warm round between two cold ones finds
+ * the optimum of small pipelines; where there are few only the cold ones pay.
  */
 static void rounds(struct shunt__search *search, struct anneal *a, double budget)
 {
@@ -351,8 +362,8 @@ static shunt_status_t set_up(struct anneal *a, const struct shunt__search *searc
     a->visited = malloc(n * sizeof(int));
     a->stage_of = malloc(n * sizeof(int));
     a->path = malloc(n * sizeof(a->path[0]));
-    if (!a->sim || !a->starts || !a->next_starts || !a->tails || !a->durations || !a->where || !a->visited || !a->stage_of ||
-        !a->path)
+    if (!a->sim || !a->starts || !a->next_starts || !a->tails || !a->durations || !a->where || !a->visited ||
+        !a->stage_of || !a->path)
         return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory to plan %d stages", pr->p);
     shunt__simulator_record(a->sim, a->visited);
     for (int i = 0; i < pr->p; i++) {

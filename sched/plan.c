@@ -59,7 +59,8 @@ static shunt_status_t search_form(struct shunt__search *search, int split, doubl
         st = shunt__search_warmup(search, 0.3);
     }
     if (st == SHUNT_OK && search->makespan > search->bound * (1 + 1e-12)) {
-        search->family = split ? "split backward, input gradients first, weight gradients in the gaps" : "a readiness-first order";
+        search->family = split ? "split backward, input gradients first, weight gradients in the gaps"
+                               : "a readiness-first order";
         st = shunt__search_dispatch(search, with_orders ? 0.3 : 1);
     }
     if (st == SHUNT_OK && with_orders)
@@ -76,7 +77,8 @@ static double total_peak(const struct shunt_sched *s)
     return sum;
 }
 
-/* Looks for an order that ends by the limit and keeps fewer micro-batches alive: the least limits above those of 1F1B that still do. */
+/* Looks for an order that ends by the limit and keeps fewer micro-batches alive: the least limits above those
+ * of 1F1B that still do. */
 static shunt_status_t trim(struct shunt__search *search, double budget, double limit)
 {
     const struct shunt_sched_profile *pr = search->profile;
@@ -90,7 +92,8 @@ static shunt_status_t trim(struct shunt__search *search, double budget, double l
         int above = (int)shunt_sched_peak_live(search->best, i) - (pr->p - i);
         high = above > high ? above : high;
     }
-    for (; low < high && st == SHUNT_OK && budget > 0; budget -= shunt__dispatch_cost(pr->p) * (double)search->best->offset[pr->p]) {
+    for (; low < high && st == SHUNT_OK && budget > 0;
+         budget -= shunt__dispatch_cost(pr->p) * (double)search->best->offset[pr->p]) {
         int more = (low + high) / 2;
         struct shunt_sched *s;
         double t;
@@ -163,7 +166,8 @@ static shunt_status_t trim_warmup(struct shunt__search *search, double limit)
 }
 
 /* The same order with each backward taken apart: never slower, as gradients leave earlier. */
-static shunt_status_t take_apart(const struct shunt_sched_profile *pr, const struct shunt_sched *whole, struct shunt_sched **split)
+static shunt_status_t take_apart(const struct shunt_sched_profile *pr, const struct shunt_sched *whole,
+                                 struct shunt_sched **split)
 {
     shunt_status_t st = shunt__sched_alloc_even(pr, 1, 0, whole->kind, 1, split);
 
@@ -188,7 +192,8 @@ static shunt_status_t offer_apart(struct shunt__search *split, const struct shun
     struct shunt__simulator *sim = shunt__simulator_create(split->profile, 0, 0);
     struct shunt_sched *s = NULL;
     shunt_status_t st = sim ? take_apart(split->profile, whole, &s)
-                            : shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory to plan %d stages", split->profile->p);
+                            : shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory to plan %d stages",
+                                          split->profile->p);
 
     if (st == SHUNT_OK) {
         split->family = "1F1B order with split backwards";
@@ -236,7 +241,8 @@ static void explain(struct shunt_sched_plan *plan, const struct shunt_sched_prof
     size_t n, size = sizeof(plan->reason);
     double plain = compared(pr, SHUNT_SCHED_1F1B);
 
-    n = (size_t)snprintf(plan->reason, size, "%s; warm-up %s", family, list_warmup(plan->schedule, warmup, sizeof(warmup)));
+    n = (size_t)snprintf(plan->reason, size, "%s; warm-up %s", family,
+                         list_warmup(plan->schedule, warmup, sizeof(warmup)));
     if (plain >= 0 && n < size)
         n += (size_t)snprintf(plan->reason + n, size - n, "; 1F1B would take %.6g", plain);
     if (n < size && plan->bound > 0) {
@@ -250,8 +256,8 @@ static void explain(struct shunt_sched_plan *plan, const struct shunt_sched_prof
 }
 
 /*
- * The amount of search is counted in simulated operations: a constant, more for large pipelines, whose operations are many,
- * and more for small ones, where each order can still be improved.
+ * The amount of search is counted in simulated operations: a constant, more for large pipelines, whose
+ * operations are many, and more for small ones, where each order can still be improved.
  */
 static double budget_of(const struct shunt_sched_profile *pr)
 {
@@ -261,8 +267,8 @@ static double budget_of(const struct shunt_sched_profile *pr)
 }
 
 /* Both forms where they are allowed; a split order is searched from the best whole one, too. */
-static shunt_status_t search_forms(struct shunt__search *whole, struct shunt__search *split, int may_whole, int may_split,
-                                   double effort, double thrift)
+static shunt_status_t search_forms(struct shunt__search *whole, struct shunt__search *split, int may_whole,
+                                   int may_split, double effort, double thrift)
 {
     const struct shunt_sched_profile *pr = whole->profile;
     double budget = effort * budget_of(pr);
@@ -277,16 +283,18 @@ static shunt_status_t search_forms(struct shunt__search *whole, struct shunt__se
     }
     if (st == SHUNT_OK && may_whole) {
         double limit = whole->makespan * (1 + fmax(thrift, 1e-9));
-        st = shunt__sched_warmup_form(whole->best) ? trim_warmup(whole, limit) : trim(whole, budget / 4, limit);
+        st = shunt__sched_warmup_form(whole->best) ? trim_warmup(whole, limit)
+                                                   : trim(whole, budget / 4, limit);
     }
     return st;
 }
 
-static shunt_status_t plan_one_chunk(const struct shunt_sched_profile *pr, unsigned flags, double effort, double thrift,
-                                     struct shunt_sched_plan *plan)
+static shunt_status_t plan_one_chunk(const struct shunt_sched_profile *pr, unsigned flags, double effort,
+                                     double thrift, struct shunt_sched_plan *plan)
 {
     int *cap = malloc((size_t)pr->p * sizeof(int));
-    int may_split = shunt__sched_has_weight(pr) && !(flags & SHUNT_SCHED_NO_SPLIT), may_whole = !(flags & SHUNT_SCHED_ONLY_SPLIT);
+    int may_split = shunt__sched_has_weight(pr) && !(flags & SHUNT_SCHED_NO_SPLIT),
+        may_whole = !(flags & SHUNT_SCHED_ONLY_SPLIT);
     struct shunt__search whole = {.profile = pr, .cap = cap, .makespan = INFINITY}, split = whole;
 
     if (!cap)
@@ -301,18 +309,24 @@ static shunt_status_t plan_one_chunk(const struct shunt_sched_profile *pr, unsig
         return st;
     }
     /* As fast without a split is simpler, and needs less memory. */
-    struct shunt__search *best = !may_split || (may_whole && whole.makespan <= split.makespan * (1 + fmax(thrift, 1e-9))) ? &whole : &split;
+    struct shunt__search *best = !may_split || (may_whole &&
+                                                whole.makespan <= split.makespan * (1 + fmax(thrift, 1e-9)))
+                                     ? &whole
+                                     : &split;
     plan->schedule = best->best;
     plan->makespan = best->makespan;
-    plan->bound = fmin(may_split ? shunt_sched_lower_bound(pr, 1) : INFINITY, may_whole ? shunt_sched_lower_bound(pr, 0) : INFINITY);
-    plan->little = fmin(may_split ? shunt_sched_little_bound(pr, 1) : INFINITY, may_whole ? shunt_sched_little_bound(pr, 0) : INFINITY);
+    plan->bound = fmin(may_split ? shunt_sched_lower_bound(pr, 1) : INFINITY,
+                       may_whole ? shunt_sched_lower_bound(pr, 0) : INFINITY);
+    plan->little = fmin(may_split ? shunt_sched_little_bound(pr, 1) : INFINITY,
+                        may_whole ? shunt_sched_little_bound(pr, 0) : INFINITY);
     shunt_sched_destroy(best == &split ? whole.best : split.best);
     explain(plan, pr, best->best_family);
     return SHUNT_OK;
 }
 
 /* With chunks: the best of the schedules that are known for them and keep the caps. */
-static shunt_status_t plan_chunks(const struct shunt_sched_profile *pr, unsigned flags, struct shunt_sched_plan *plan)
+static shunt_status_t plan_chunks(const struct shunt_sched_profile *pr, unsigned flags,
+                                  struct shunt_sched_plan *plan)
 {
     static const shunt_sched_kind_t kinds[] = {SHUNT_SCHED_INTERLEAVED, SHUNT_SCHED_ZBV};
     double times[2] = {-1, -1};
@@ -324,8 +338,10 @@ static shunt_status_t plan_chunks(const struct shunt_sched_profile *pr, unsigned
         times[1] = compared(pr, kinds[1]);
     int best = times[1] >= 0 && (times[0] < 0 || times[1] < times[0]);
     if (times[best] < 0)
-        return shunt__fail(SHUNT_ERR_UNSUPPORTED, "no schedule is known for %d chunks, %d stages and %d micro-batches under these "
-                           "caps: %s", pr->v, pr->p, pr->m, shunt_error_text());
+        return shunt__fail(SHUNT_ERR_UNSUPPORTED,
+                           "no schedule is known for %d chunks, %d stages and %d micro-batches under these "
+                           "caps: %s",
+                           pr->v, pr->p, pr->m, shunt_error_text());
     shunt_status_t st = shunt_sched_create(pr, kinds[best], &plan->schedule);
     if (st != SHUNT_OK)
         return st;
@@ -335,8 +351,8 @@ static shunt_status_t plan_chunks(const struct shunt_sched_profile *pr, unsigned
     return SHUNT_OK;
 }
 
-shunt_status_t shunt_sched_plan_create(const shunt_sched_profile_t *profile, const shunt_sched_plan_params_t *params,
-                                       shunt_sched_plan_t **plan)
+shunt_status_t shunt_sched_plan_create(const shunt_sched_profile_t *profile,
+                                       const shunt_sched_plan_params_t *params, shunt_sched_plan_t **plan)
 {
     struct shunt_sched_plan *pl;
     unsigned flags = params ? params->flags : 0;
@@ -347,20 +363,26 @@ shunt_status_t shunt_sched_plan_create(const shunt_sched_profile_t *profile, con
     if (!profile || !plan)
         return shunt__fail(SHUNT_ERR_INVALID, "plan: the profile or the output pointer is NULL");
     if (params && params->size < sizeof(*params))
-        return shunt__fail(SHUNT_ERR_INVALID, "plan: params.size is %zu; set it to sizeof(shunt_sched_plan_params_t)", params->size);
-    if ((flags & SHUNT_SCHED_ONLY_SPLIT) && ((flags & SHUNT_SCHED_NO_SPLIT) || !shunt__sched_has_weight(profile)))
+        return shunt__fail(SHUNT_ERR_INVALID,
+                           "plan: params.size is %zu; set it to sizeof(shunt_sched_plan_params_t)",
+                           params->size);
+    if ((flags & SHUNT_SCHED_ONLY_SPLIT) &&
+        ((flags & SHUNT_SCHED_NO_SPLIT) || !shunt__sched_has_weight(profile)))
         return shunt__fail(SHUNT_ERR_INVALID, "plan: a split backward was asked for, but %s",
-                           flags & SHUNT_SCHED_NO_SPLIT ? "also excluded" : "the profile has no weight gradient times");
+                           flags & SHUNT_SCHED_NO_SPLIT ? "also excluded"
+                                                        : "the profile has no weight gradient times");
     pl = calloc(1, sizeof(*pl));
     if (!pl)
         return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory for a plan");
-    st = profile->v > 1 ? plan_chunks(profile, flags, pl) : plan_one_chunk(profile, flags, effort, thrift, pl);
+    st = profile->v > 1 ? plan_chunks(profile, flags, pl)
+                        : plan_one_chunk(profile, flags, effort, thrift, pl);
     if (st != SHUNT_OK) {
         free(pl);
         return st;
     }
     if (profile->v == 1)
-        pl->schedule->kind = shunt__sched_warmup_form(pl->schedule) ? SHUNT_SCHED_ADAPTED : SHUNT_SCHED_PLANNED;
+        pl->schedule->kind = shunt__sched_warmup_form(pl->schedule) ? SHUNT_SCHED_ADAPTED
+                                                                    : SHUNT_SCHED_PLANNED;
     *plan = pl;
     return SHUNT_OK;
 }

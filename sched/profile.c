@@ -6,7 +6,8 @@
 #include "comm/base/log.h"
 #include "sched/sched.h"
 
-shunt_status_t shunt_sched_profile_create(int stages, int chunks, int microbatches, shunt_sched_profile_t **profile)
+shunt_status_t shunt_sched_profile_create(int stages, int chunks, int microbatches,
+                                          shunt_sched_profile_t **profile)
 {
     struct shunt_sched_profile *pr;
     size_t n;
@@ -16,7 +17,8 @@ shunt_status_t shunt_sched_profile_create(int stages, int chunks, int microbatch
     if (stages < 1 || stages > SHUNT_SCHED_MAX_STAGES)
         return shunt__fail(SHUNT_ERR_INVALID, "%d stages: expected 1 to %d", stages, SHUNT_SCHED_MAX_STAGES);
     if (chunks < 1 || chunks > SHUNT_SCHED_MAX_CHUNKS)
-        return shunt__fail(SHUNT_ERR_INVALID, "%d chunks per stage: expected 1 to %d", chunks, SHUNT_SCHED_MAX_CHUNKS);
+        return shunt__fail(SHUNT_ERR_INVALID, "%d chunks per stage: expected 1 to %d", chunks,
+                           SHUNT_SCHED_MAX_CHUNKS);
     if (microbatches < 1 || microbatches > SHUNT_SCHED_MAX_MICROBATCHES)
         return shunt__fail(SHUNT_ERR_INVALID, "%d micro-batches: expected 1 to %d", microbatches,
                            SHUNT_SCHED_MAX_MICROBATCHES);
@@ -75,11 +77,12 @@ static shunt_status_t good_time(double time, const char *what, int where)
 {
     if (isfinite(time) && time >= 0 && time < 1e15)
         return SHUNT_OK;
-    return shunt__fail(SHUNT_ERR_INVALID, "%s %d: a time of %g; times are finite and not negative", what, where, time);
+    return shunt__fail(SHUNT_ERR_INVALID, "%s %d: a time of %g; times are finite and not negative", what,
+                       where, time);
 }
 
-shunt_status_t shunt_sched_profile_set_chunk(shunt_sched_profile_t *profile, int stage, int chunk, double forward,
-                                             double backward, double weight)
+shunt_status_t shunt_sched_profile_set_chunk(shunt_sched_profile_t *profile, int stage, int chunk,
+                                             double forward, double backward, double weight)
 {
     if (!profile || stage < 0 || stage >= profile->p || chunk < 0 || chunk >= profile->v)
         return shunt__fail(SHUNT_ERR_INVALID, "no stage %d with chunk %d in this profile", stage, chunk);
@@ -99,7 +102,8 @@ shunt_status_t shunt_sched_profile_set_stage(shunt_sched_profile_t *profile, int
     int v = profile ? profile->v : 1;
 
     for (int c = 0; c < v; c++) {
-        shunt_status_t st = shunt_sched_profile_set_chunk(profile, stage, c, forward / v, backward / v, weight / v);
+        shunt_status_t st = shunt_sched_profile_set_chunk(profile, stage, c, forward / v, backward / v,
+                                                          weight / v);
         if (st != SHUNT_OK)
             return st;
     }
@@ -110,7 +114,8 @@ shunt_status_t shunt_sched_profile_set_link(shunt_sched_profile_t *profile, int 
                                             double latency_up, double service_down, double service_up)
 {
     if (!profile || link < 0 || link >= profile->p)
-        return shunt__fail(SHUNT_ERR_INVALID, "no link %d: link i joins stage i and stage i + 1, %d is the last", link,
+        return shunt__fail(SHUNT_ERR_INVALID,
+                           "no link %d: link i joins stage i and stage i + 1, %d is the last", link,
                            profile ? profile->p - 1 : 0);
     if (good_time(latency_down, "latency of link", link) != SHUNT_OK ||
         good_time(latency_up, "latency of link", link) != SHUNT_OK ||
@@ -129,7 +134,8 @@ shunt_status_t shunt_sched_profile_set_cap(shunt_sched_profile_t *profile, int s
     if (!profile || stage < 0 || stage >= profile->p)
         return shunt__fail(SHUNT_ERR_INVALID, "no stage %d in this profile", stage);
     if (cap < 0)
-        return shunt__fail(SHUNT_ERR_INVALID, "stage %d: a cap of %d live micro-batches; expected 1 or more, or 0 for no cap",
+        return shunt__fail(SHUNT_ERR_INVALID,
+                           "stage %d: a cap of %d live micro-batches; expected 1 or more, or 0 for no cap",
                            stage, cap);
     profile->cap[stage] = cap;
     return SHUNT_OK;
@@ -150,8 +156,8 @@ int shunt_sched_profile_microbatches(const shunt_sched_profile_t *profile)
     return profile ? profile->m : 0;
 }
 
-void shunt_sched_profile_get_stage(const shunt_sched_profile_t *profile, int stage, double *forward, double *backward,
-                                   double *weight)
+void shunt_sched_profile_get_stage(const shunt_sched_profile_t *profile, int stage, double *forward,
+                                   double *backward, double *weight)
 {
     double f = 0, b = 0, w = 0;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reading schedules: Shunt's own form, JSON, PyTorch's CSV. All of it may come from anywhere, so sizes are bounded before
- * anything is allocated for them.
+ * Reading schedules: Shunt's own form, JSON, PyTorch's CSV. All of it may come from anywhere, so sizes are
+ * bounded before anything is allocated for them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,8 @@ static shunt_status_t add(struct reading *r, int stage, shunt_sched_op_t op)
         size_t room = r->room ? 2 * r->room : 256;
         shunt_sched_op_t *more = room > MAX_READ_OPS ? NULL : realloc(r->ops, room * sizeof(*more));
         if (!more)
-            return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory for a schedule of more than %zu operations", r->n);
+            return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory for a schedule of more than %zu operations",
+                               r->n);
         r->ops = more;
         r->room = room;
     }
@@ -135,8 +136,8 @@ static int is(const char *start, const char *end, const char *text)
     return (size_t)(end - start) == strlen(text) && memcmp(start, text, strlen(text)) == 0;
 }
 
-static shunt_status_t own_header(struct reading *r, const char *name, const char *name_end, const char *at, const char *end,
-                                 int line)
+static shunt_status_t own_header(struct reading *r, const char *name, const char *name_end, const char *at,
+                                 const char *end, int line)
 {
     const char *value, *stop;
     int n;
@@ -157,8 +158,9 @@ static shunt_status_t own_header(struct reading *r, const char *name, const char
     }
     if (is(name, name_end, "placement")) {
         r->vee = is(value, stop, "vee");
-        return r->vee || is(value, stop, "loop") ? SHUNT_OK
-                                                 : shunt__fail(SHUNT_ERR_FORMAT, "line %d: placement is loop or vee", line);
+        return r->vee || is(value, stop, "loop")
+                   ? SHUNT_OK
+                   : shunt__fail(SHUNT_ERR_FORMAT, "line %d: placement is loop or vee", line);
     }
     n = number(&value, stop);
     if (value != stop || n < 1)
@@ -170,7 +172,8 @@ static shunt_status_t own_header(struct reading *r, const char *name, const char
     else if (is(name, name_end, "chunks") && n <= SHUNT_SCHED_MAX_CHUNKS)
         r->v = n;
     else
-        return shunt__fail(SHUNT_ERR_FORMAT, "line %d: expected kind, stages, microbatches, chunks or placement", line);
+        return shunt__fail(SHUNT_ERR_FORMAT,
+                           "line %d: expected kind, stages, microbatches, chunks or placement", line);
     return SHUNT_OK;
 }
 
@@ -194,14 +197,17 @@ static shunt_status_t read_own(struct reading *r, const char *text, size_t size)
                 return st;
             continue;
         }
-        if (!r->counts || number(&start, line) != stage || start + 1 != line || *start != ':' || stage >= r->p)
-            return shunt__fail(SHUNT_ERR_FORMAT, "line %d: expected the operations of stage %d, as \"%d: F0 B0 ...\"", n, stage,
+        if (!r->counts || number(&start, line) != stage || start + 1 != line || *start != ':' ||
+            stage >= r->p)
+            return shunt__fail(SHUNT_ERR_FORMAT,
+                               "line %d: expected the operations of stage %d, as \"%d: F0 B0 ...\"", n, stage,
                                stage);
         while (word(&line, line_end, &start)) {
             shunt_sched_op_t op;
             if (own_op(start, line, &op) != 0)
-                return shunt__fail(SHUNT_ERR_FORMAT, "line %d: \"%.*s\" is no operation; they look like F0, B0, I0, W0, F0.1", n,
-                                   line - start > 20 ? 20 : (int)(line - start), start);
+                return shunt__fail(SHUNT_ERR_FORMAT,
+                                   "line %d: \"%.*s\" is no operation; they look like F0, B0, I0, W0, F0.1",
+                                   n, line - start > 20 ? 20 : (int)(line - start), start);
             shunt_status_t st = add(r, stage, op);
             if (st != SHUNT_OK)
                 return st;
@@ -225,11 +231,13 @@ static shunt_status_t json_operations(struct reading *r, struct shunt__json *jso
     for (; shunt__json_next(json, '[', &outer, NULL, 0); stage++) {
         int inner = 1;
         if (stage >= r->p || !shunt__json_enter(json, '['))
-            return shunt__fail(SHUNT_ERR_FORMAT, "line %d: expected %d arrays of operations", shunt__json_line(json), r->p);
+            return shunt__fail(SHUNT_ERR_FORMAT, "line %d: expected %d arrays of operations",
+                               shunt__json_line(json), r->p);
         while (shunt__json_next(json, '[', &inner, NULL, 0)) {
             shunt_sched_op_t op;
             if (!shunt__json_string(json, text, sizeof(text)) || own_op(text, text + strlen(text), &op) != 0)
-                return shunt__fail(SHUNT_ERR_FORMAT, "line %d: expected an operation such as \"F0\"", shunt__json_line(json));
+                return shunt__fail(SHUNT_ERR_FORMAT, "line %d: expected an operation such as \"F0\"",
+                                   shunt__json_line(json));
             shunt_status_t st = add(r, stage, op);
             if (st != SHUNT_OK)
                 return st;
@@ -257,9 +265,11 @@ static shunt_status_t read_json(struct reading *r, const char *text, size_t size
         else if (strcmp(key, "kind") == 0 && shunt__json_string(&json, value, sizeof(value))) {
             if (shunt_sched_kind_from_name(value, &r->kind) != SHUNT_OK)
                 r->kind = SHUNT_SCHED_CUSTOM;
-        } else if (strcmp(key, "stages") == 0 || strcmp(key, "microbatches") == 0 || strcmp(key, "chunks") == 0) {
+        } else if (strcmp(key, "stages") == 0 || strcmp(key, "microbatches") == 0 ||
+                   strcmp(key, "chunks") == 0) {
             if (!shunt__json_number(&json, &n) || n < 1 || n > SHUNT_SCHED_MAX_MICROBATCHES || n != (int)n)
-                return shunt__fail(SHUNT_ERR_FORMAT, "line %d: %s is a number from 1", shunt__json_line(&json), key);
+                return shunt__fail(SHUNT_ERR_FORMAT, "line %d: %s is a number from 1",
+                                   shunt__json_line(&json), key);
             if (*key == 'm')
                 r->m = (int)n;
             else if (*key == 'c' && n <= SHUNT_SCHED_MAX_CHUNKS)
@@ -277,7 +287,8 @@ static shunt_status_t read_json(struct reading *r, const char *text, size_t size
     return SHUNT_OK;
 }
 
-/* One cell of PyTorch's table: 1 a computation, 0 a blank or what the runtime does besides, -1 none of these. */
+/* One cell of PyTorch's table: 1 a computation, 0 a blank or what the runtime does besides, -1 none of these.
+ */
 static int torch_cell(const char *at, const char *end, int *position, shunt_sched_op_t *op)
 {
     int type;
@@ -293,12 +304,14 @@ static int torch_cell(const char *at, const char *end, int *position, shunt_sche
         return -1;
     if (end - at > 10 && memcmp(at, "WAIT_SEND_", 10) == 0)
         at += 5;
-    if (is(at, end, "UNSHARD") || is(at, end, "RESHARD") || is(at, end, "REDUCE_GRAD") || is(at, end, "WAIT_REDUCE_GRAD"))
+    if (is(at, end, "UNSHARD") || is(at, end, "RESHARD") || is(at, end, "REDUCE_GRAD") ||
+        is(at, end, "WAIT_REDUCE_GRAD"))
         return 0;
     if (end - at > 6 && (memcmp(at, "SEND_", 5) == 0 || memcmp(at, "RECV_", 5) == 0)) {
         at += 5;
         type = type_of(*at++);
-        return (type == SHUNT_SCHED_F || type == SHUNT_SCHED_B) && number(&at, end) >= 0 && at == end ? 0 : -1;
+        return (type == SHUNT_SCHED_F || type == SHUNT_SCHED_B) && number(&at, end) >= 0 && at == end ? 0
+                                                                                                      : -1;
     }
     type = type_of(*at++);
     if (type < 0)
@@ -328,17 +341,22 @@ static shunt_status_t read_torch(struct reading *r, const char *text, size_t siz
             stop = stop ? stop : line_end;
             int kind = torch_cell(line, stop, &position, &op);
             if (kind < 0)
-                st = shunt__fail(SHUNT_ERR_FORMAT, "row %d, column %d: \"%.*s\" is no cell such as 0F0, 1I2, 1SEND_F2", row, column,
-                                 stop - line > 20 ? 20 : (int)(stop - line), line);
+                st = shunt__fail(SHUNT_ERR_FORMAT,
+                                 "row %d, column %d: \"%.*s\" is no cell such as 0F0, 1I2, 1SEND_F2", row,
+                                 column, stop - line > 20 ? 20 : (int)(stop - line), line);
             else if (kind > 0) {
                 op.chunk = position / rows;
                 loop &= shunt__sched_stage_of(rows, 0, position) == row;
                 vee &= shunt__sched_stage_of(rows, 1, position) == row;
                 if (op.chunk >= SHUNT_SCHED_MAX_CHUNKS)
-                    st = shunt__fail(SHUNT_ERR_FORMAT, "row %d, column %d: stage %d of %d ranks", row, column, position, rows);
+                    st = shunt__fail(SHUNT_ERR_FORMAT, "row %d, column %d: stage %d of %d ranks", row, column,
+                                     position, rows);
                 else if (!loop && !vee)
-                    st = shunt__fail(SHUNT_ERR_FORMAT, "row %d, column %d: stage %d is on this rank; with %d ranks that is neither "
-                                     "the loop placement nor the V", row, column, position, rows);
+                    st = shunt__fail(
+                        SHUNT_ERR_FORMAT,
+                        "row %d, column %d: stage %d is on this rank; with %d ranks that is neither "
+                        "the loop placement nor the V",
+                        row, column, position, rows);
                 else
                     st = add(r, row, op);
                 r->m = op.microbatch + 1 > r->m ? op.microbatch + 1 : r->m;
@@ -355,7 +373,8 @@ static shunt_status_t read_torch(struct reading *r, const char *text, size_t siz
     return st;
 }
 
-shunt_status_t shunt_sched_read(const char *text, size_t size, shunt_sched_format_t format, shunt_sched_t **schedule)
+shunt_status_t shunt_sched_read(const char *text, size_t size, shunt_sched_format_t format,
+                                shunt_sched_t **schedule)
 {
     struct reading r = {.v = 1, .kind = SHUNT_SCHED_CUSTOM};
     shunt_status_t st;

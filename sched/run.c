@@ -2,10 +2,11 @@
 /*
  * The run-time rule: which operation a stage runs now.
  *
- * Why it can't deadlock: take the operation X that comes first, in an order that respects the plan's dependencies, of all that
- * have not run. Its input is there, as everything before it has run. If X is no forward nothing else holds it. If it is
- * a forward, no later forward of its stage has run (forwards keep their order) and every earlier operation has, so no more
- * micro-batches are alive than in the plan at that point, and the plan's peak is among the credits.
+ * Why it can't deadlock: take the operation X that comes first, in an order that respects the plan's
+ * dependencies, of all that have not run. Its input is there, as everything before it has run. If X is no
+ * forward nothing else holds it. If it is a forward, no later forward of its stage has run (forwards keep
+ * their order) and every earlier operation has, so no more micro-batches are alive than in the plan at that
+ * point, and the plan's peak is among the credits.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,10 +20,10 @@ struct shunt_sched_run {
     int credits, live, plan, left, ahead;
     unsigned flags;
     shunt__op_t *ops;
-    unsigned char *state;   /* per operation */
+    unsigned char *state;              /* per operation */
     int *queue[3], head[3], length[3]; /* indices of F, of B and I, of W in plan order */
-    int *index[3];          /* [chunk * m + microbatch] of the same, or -1 */
-    unsigned char *here[2]; /* [chunk * m + microbatch]: activation, gradient arrived */
+    int *index[3];                     /* [chunk * m + microbatch] of the same, or -1 */
+    unsigned char *here[2];            /* [chunk * m + microbatch]: activation, gradient arrived */
 };
 
 static int group(shunt__op_t op)
@@ -59,7 +60,8 @@ void shunt_sched_run_reset(shunt_sched_run_t *run)
     memset(run->state, 0, (size_t)run->n);
     memset(run->here[0], 0, 2 * cells);
     if (run->first >= 0)
-        memset(run->here[0] + run->first * run->m, 1, (size_t)run->m); /* inputs of the model wait for nobody */
+        memset(run->here[0] + run->first * run->m, 1,
+               (size_t)run->m); /* inputs of the model wait for nobody */
     for (int k = 0; k < 3; k++)
         run->head[k] = 0;
     run->live = run->plan = run->ahead = 0;
@@ -93,7 +95,8 @@ shunt_status_t shunt_sched_run_create(const shunt_sched_t *schedule, int stage, 
     int peak;
 
     if (!schedule || !run || stage < 0 || stage >= schedule->p || credits < 0)
-        return shunt__fail(SHUNT_ERR_INVALID, "run: stage %d of %d, %d credits", stage, shunt_sched_stages(schedule), credits);
+        return shunt__fail(SHUNT_ERR_INVALID, "run: stage %d of %d, %d credits", stage,
+                           shunt_sched_stages(schedule), credits);
     st = shunt__sched_complete(schedule);
     if (st != SHUNT_OK)
         return st;
@@ -132,7 +135,8 @@ shunt_status_t shunt_sched_run_create(const shunt_sched_t *schedule, int stage, 
 /* A caller's operation as an index into ops, or -1. */
 static int find(const struct shunt_sched_run *run, shunt_sched_op_t op)
 {
-    if ((unsigned)op.type > SHUNT_SCHED_W || op.chunk < 0 || op.chunk >= run->v || op.microbatch < 0 || op.microbatch >= run->m)
+    if ((unsigned)op.type > SHUNT_SCHED_W || op.chunk < 0 || op.chunk >= run->v || op.microbatch < 0 ||
+        op.microbatch >= run->m)
         return -1;
     return run->index[group(SHUNT__OP(op.type, 0, 0))][op.chunk * run->m + op.microbatch];
 }
@@ -140,8 +144,9 @@ static int find(const struct shunt_sched_run *run, shunt_sched_op_t op)
 shunt_status_t shunt_sched_run_arrived(shunt_sched_run_t *run, shunt_sched_op_t input)
 {
     if (!run || input.type == SHUNT_SCHED_W || find(run, input) < 0)
-        return shunt__fail(SHUNT_ERR_INVALID, "no message of type %d for chunk %d, micro-batch %d can come here", (int)input.type,
-                           input.chunk, input.microbatch);
+        return shunt__fail(SHUNT_ERR_INVALID,
+                           "no message of type %d for chunk %d, micro-batch %d can come here",
+                           (int)input.type, input.chunk, input.microbatch);
     run->here[input.type != SHUNT_SCHED_F][input.chunk * run->m + input.microbatch] = 1;
     return SHUNT_OK;
 }
@@ -205,8 +210,10 @@ shunt_status_t shunt_sched_run_done(shunt_sched_run_t *run, shunt_sched_op_t op)
     int k = run ? find(run, op) : -1;
 
     if (k < 0 || SHUNT__OP_TYPE(run->ops[k]) != op.type || !(run->state[k] & GIVEN) || run->state[k] & DONE)
-        return shunt__fail(SHUNT_ERR_INVALID, "operation of type %d, chunk %d, micro-batch %d was not given out, or was done before",
-                           (int)op.type, op.chunk, op.microbatch);
+        return shunt__fail(
+            SHUNT_ERR_INVALID,
+            "operation of type %d, chunk %d, micro-batch %d was not given out, or was done before",
+            (int)op.type, op.chunk, op.microbatch);
     run->state[k] |= DONE;
     if (op.type == SHUNT_SCHED_B || op.type == SHUNT_SCHED_W)
         run->live--;

@@ -16,9 +16,9 @@ enum { SHUNT__DOWN, SHUNT__UP };
 
 /* One operation in 32 bits, so that 25 million of them stay in 100 MB. */
 typedef uint32_t shunt__op_t;
-#define SHUNT__OP(type, chunk, microbatch) \
+#define SHUNT__OP(type, chunk, microbatch)                                                                   \
     ((shunt__op_t)(type) | (shunt__op_t)(chunk) << 2 | (shunt__op_t)(microbatch) << 8)
-#define SHUNT__OP_TYPE(op) ((shunt_sched_type_t)((op) & 3))
+#define SHUNT__OP_TYPE(op) ((shunt_sched_type_t)((op)&3))
 #define SHUNT__OP_CHUNK(op) ((int)((op) >> 2 & 63))
 #define SHUNT__OP_MICROBATCH(op) ((int)((op) >> 8))
 
@@ -43,21 +43,23 @@ struct shunt_sched_result {
 
 /* Where a message from one position of the model to the next goes. */
 struct shunt__hop {
-    int stage;    /* that receives */
+    int stage; /* that receives */
     double latency, service;
-    int queue;    /* index of the queue, 2 * link + direction; -1: same stage, no message */
+    int queue; /* index of the queue, 2 * link + direction; -1: same stage, no message */
 };
 
 /* Letter of a type, 'F', 'B', 'I' or 'W'. */
 char shunt__sched_letter(shunt_sched_type_t type);
-/* Text like "F of micro-batch 3" (", chunk 1" with chunks); `size` bytes of `text` are used, text is returned. */
+/* Text like "F of micro-batch 3" (", chunk 1" with chunks); `size` bytes of `text` are used, text is
+ * returned. */
 const char *shunt__sched_op_text(shunt__op_t op, int chunks, char *text, size_t size);
 
 /* Stage that holds a position of the model, and position of a stage's chunk. */
 int shunt__sched_stage_of(int p, int vee, int position);
 int shunt__sched_position(int p, int vee, int stage, int chunk);
 /* The hop of an activation from `position` to the next (dir 0), or of a gradient to the previous (dir 1). */
-struct shunt__hop shunt__sched_hop(const struct shunt_sched_profile *profile, int vee, int position, int gradient);
+struct shunt__hop shunt__sched_hop(const struct shunt_sched_profile *profile, int vee, int position,
+                                   int gradient);
 
 /* An empty schedule with room for counts[i] operations per stage; offsets are set, operations are not. */
 shunt_status_t shunt__sched_alloc(int p, int v, int m, int vee, shunt_sched_kind_t kind, const int *counts,
@@ -73,33 +75,42 @@ int shunt__sched_warmup_form(const struct shunt_sched *schedule);
 int shunt__sched_has_weight(const struct shunt_sched_profile *profile);
 
 /*
- * A simulator that is set up once per profile shape and then runs many schedules of it: the searches' inner loop.
- * One chunk or several. run() gives the makespan (negative: deadlock) and, if starts is not NULL, the start of
- * every operation in the order of schedule->ops.
+ * A simulator that is set up once per profile shape and then runs many schedules of it: the searches' inner
+ * loop. One chunk or several. run() gives the makespan (negative: deadlock) and, if starts is not NULL, the
+ * start of every operation in the order of schedule->ops.
  */
 struct shunt__simulator;
-struct shunt__simulator *shunt__simulator_create(const struct shunt_sched_profile *profile, int vee, int blocking);
+struct shunt__simulator *shunt__simulator_create(const struct shunt_sched_profile *profile, int vee,
+                                                 int blocking);
 double shunt__simulator_run(struct shunt__simulator *sim, const struct shunt_sched *schedule, double *starts);
 double shunt__simulator_duration(const struct shunt__simulator *sim, int stage, shunt__op_t op);
-/* From now on runs with starts also note, in `visited`, the operations' indices in an order that respects all dependencies. */
+/* From now on runs with starts also note, in `visited`, the operations' indices in an order that respects all
+ * dependencies. */
 void shunt__simulator_record(struct shunt__simulator *sim, int *visited);
 /* From now on every operation takes one unit of time. */
 void shunt__simulator_unit(struct shunt__simulator *sim);
 void shunt__simulator_destroy(struct shunt__simulator *sim);
 
-/* Makespan of 1F1B order with these warm-up counts, by recurrence; `scratch` has shunt__warmup_scratch() doubles. */
+/* Makespan of 1F1B order with these warm-up counts, by recurrence; `scratch` has shunt__warmup_scratch()
+ * doubles. */
 size_t shunt__warmup_scratch(const struct shunt_sched_profile *profile);
 double shunt__warmup_makespan(const struct shunt_sched_profile *profile, const int *warmup, double *scratch);
 
 /* No 1F1B order with these counts is faster: fill, whole turns of each cycle, drain. O(p^2). */
 double shunt__warmup_bound(const struct shunt_sched_profile *profile, const int *warmup);
 
-/* What a stage runs first when a backward and a forward are both there; the others than the first are good with a pace. */
-enum shunt__precedence { SHUNT__BACKWARD_FIRST, SHUNT__FORWARD_FIRST, SHUNT__FIRST_COME, SHUNT__N_PRECEDENCES };
+/* What a stage runs first when a backward and a forward are both there; the others than the first are good
+ * with a pace. */
+enum shunt__precedence {
+    SHUNT__BACKWARD_FIRST,
+    SHUNT__FORWARD_FIRST,
+    SHUNT__FIRST_COME,
+    SHUNT__N_PRECEDENCES
+};
 
 /*
- * Dispatch by readiness: whenever a stage is free it runs B (or I) or F, by precedence, if one is there and the
- * limits allow, else W. `in_flight` limits F minus B or I, `live` limits F minus B or W; both per stage.
+ * Dispatch by readiness: whenever a stage is free it runs B (or I) or F, by precedence, if one is there and
+ * the limits allow, else W. `in_flight` limits F minus B or I, `live` limits F minus B or W; both per stage.
  */
 struct shunt__dispatch {
     const int *in_flight, *live;
@@ -110,24 +121,25 @@ struct shunt__dispatch {
     const unsigned char *weight_first; /* per stage: W goes before F once one is there; NULL: never */
 };
 /* Cost O(operations log p). The schedule is new (kind READY); makespan may be NULL. One chunk. */
-shunt_status_t shunt__sched_dispatch(const struct shunt_sched_profile *profile, const struct shunt__dispatch *rule,
-                                     struct shunt_sched **schedule, double *makespan);
+shunt_status_t shunt__sched_dispatch(const struct shunt_sched_profile *profile,
+                                     const struct shunt__dispatch *rule, struct shunt_sched **schedule,
+                                     double *makespan);
 
 /* A dispatched operation takes about as long as this many simulated ones, for p stages (measured). */
 double shunt__dispatch_cost(int p);
 
 /*
- * A planning run: the best schedule so far and the work that is left, in simulated operations. Each search stops when
- * its share is used up or the lower bound is met.
+ * A planning run: the best schedule so far and the work that is left, in simulated operations. Each search
+ * stops when its share is used up or the lower bound is met.
  */
 struct shunt__search {
     const struct shunt_sched_profile *profile;
     const int *cap; /* per stage, m where there is none */
     int split;
     double bound;
-    double left;    /* operations that may still be simulated */
+    double left; /* operations that may still be simulated */
     struct shunt_sched *best;
-    double makespan; /* of best; INFINITY at first */
+    double makespan;                  /* of best; INFINITY at first */
     const char *family, *best_family; /* what is being searched, and where best is from */
 };
 /* Takes the schedule as the new best if it is better, destroys it otherwise. 1: taken. */

@@ -10,11 +10,16 @@ static const struct {
     const char *name;
     int split;
 } kinds[] = {
-    {SHUNT_SCHED_GPIPE, "gpipe", 0},       {SHUNT_SCHED_1F1B, "1f1b", 0},
-    {SHUNT_SCHED_ADAPTED, "adapted", 0},   {SHUNT_SCHED_ZBH1, "zb-h1", 1},
-    {SHUNT_SCHED_ZBH2, "zb-h2", 1},        {SHUNT_SCHED_ZBV, "zb-v", 1},
-    {SHUNT_SCHED_INTERLEAVED, "interleaved", 0}, {SHUNT_SCHED_PIPEMORPH, "pipemorph", 1},
-    {SHUNT_SCHED_READY, "ready", 0},       {SHUNT_SCHED_PLANNED, "planned", 0},
+    {SHUNT_SCHED_GPIPE, "gpipe", 0},
+    {SHUNT_SCHED_1F1B, "1f1b", 0},
+    {SHUNT_SCHED_ADAPTED, "adapted", 0},
+    {SHUNT_SCHED_ZBH1, "zb-h1", 1},
+    {SHUNT_SCHED_ZBH2, "zb-h2", 1},
+    {SHUNT_SCHED_ZBV, "zb-v", 1},
+    {SHUNT_SCHED_INTERLEAVED, "interleaved", 0},
+    {SHUNT_SCHED_PIPEMORPH, "pipemorph", 1},
+    {SHUNT_SCHED_READY, "ready", 0},
+    {SHUNT_SCHED_PLANNED, "planned", 0},
     {SHUNT_SCHED_CUSTOM, "custom", 0},
 };
 #define N_KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
@@ -34,8 +39,10 @@ shunt_status_t shunt_sched_kind_from_name(const char *name, shunt_sched_kind_t *
             *kind = kinds[i].kind;
             return SHUNT_OK;
         }
-    return shunt__fail(SHUNT_ERR_NOT_FOUND, "no schedule \"%s\": there are gpipe, 1f1b, adapted, zb-h1, zb-h2, zb-v, "
-                       "interleaved, pipemorph and ready", name ? name : "(null)");
+    return shunt__fail(SHUNT_ERR_NOT_FOUND,
+                       "no schedule \"%s\": there are gpipe, 1f1b, adapted, zb-h1, zb-h2, zb-v, "
+                       "interleaved, pipemorph and ready",
+                       name ? name : "(null)");
 }
 
 int shunt_sched_kind_is_split(shunt_sched_kind_t kind)
@@ -57,7 +64,8 @@ const char *shunt__sched_op_text(shunt__op_t op, int chunks, char *text, size_t 
         snprintf(text, size, "%c of micro-batch %d, chunk %d", shunt__sched_letter(SHUNT__OP_TYPE(op)),
                  SHUNT__OP_MICROBATCH(op), SHUNT__OP_CHUNK(op));
     else
-        snprintf(text, size, "%c of micro-batch %d", shunt__sched_letter(SHUNT__OP_TYPE(op)), SHUNT__OP_MICROBATCH(op));
+        snprintf(text, size, "%c of micro-batch %d", shunt__sched_letter(SHUNT__OP_TYPE(op)),
+                 SHUNT__OP_MICROBATCH(op));
     return text;
 }
 
@@ -73,7 +81,8 @@ int shunt__sched_position(int p, int vee, int stage, int chunk)
     return chunk * p + (vee && (chunk & 1) ? p - 1 - stage : stage);
 }
 
-struct shunt__hop shunt__sched_hop(const struct shunt_sched_profile *profile, int vee, int position, int gradient)
+struct shunt__hop shunt__sched_hop(const struct shunt_sched_profile *profile, int vee, int position,
+                                   int gradient)
 {
     int p = profile->p, low = gradient ? position - 1 : position; /* the hop is between low and low + 1 */
     int from = shunt__sched_stage_of(p, vee, low), to = shunt__sched_stage_of(p, vee, low + 1);
@@ -103,7 +112,8 @@ shunt_status_t shunt__sched_alloc(int p, int v, int m, int vee, shunt_sched_kind
     }
     if (!s || !s->ops) {
         shunt_sched_destroy(s);
-        return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory for a schedule of %d stages and %d micro-batches", p, m);
+        return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory for a schedule of %d stages and %d micro-batches",
+                           p, m);
     }
     s->p = p;
     s->v = v;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The planner's searches over families of orders: 1F1B orders by their warm-up counts, and readiness-first orders by
- * their limits. Both are local searches by single steps and by steps of all stages up to one, which is the shape
- * that a slow link asks for.
+ * The planner's searches over families of orders: 1F1B orders by their warm-up counts, and readiness-first
+ * orders by their limits. Both are local searches by single steps and by steps of all stages up to one, which
+ * is the shape that a slow link asks for.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -168,7 +168,8 @@ static int dispatch(struct dispatch_search *d)
         *live = *live < 1 ? 1 : *live > d->search->cap[i] ? d->search->cap[i] : *live;
         *flight = *flight < 1 ? 1 : *flight > pr->m ? pr->m : *flight;
     }
-    struct shunt__dispatch rule = {d->try.in_flight, d->try.live, d->search->split, d->try.precedence, d->try.patience, d->try.pace, d->try.weight_first};
+    struct shunt__dispatch rule = {d->try.in_flight, d->try.live, d->search->split,   d->try.precedence,
+                                   d->try.patience,  d->try.pace, d->try.weight_first};
     d->left -= d->cost;
     if (shunt__sched_dispatch(pr, &rule, &s, &t) != SHUNT_OK)
         return 0;
@@ -185,16 +186,21 @@ static int dispatch(struct dispatch_search *d)
 static const struct start {
     double pace, patience;
     enum shunt__precedence precedence;
-    int adapted;      /* limits of adapted 1F1B (with a split also 2 (p - 1 - i) above it) in place of the caps alone */
+    int adapted; /* limits of adapted 1F1B (with a split also 2 (p - 1 - i) above it) in place of the caps
+                    alone */
     int weight_first;
 } starts[] = {
-    {0, 0, SHUNT__BACKWARD_FIRST, 0, 0},      {0.88, 0, SHUNT__FORWARD_FIRST, 0, 0},  {0, 0, SHUNT__BACKWARD_FIRST, 1, 0},
-    {0, 0, SHUNT__FIRST_COME, 0, 0},          {0.7, 0, SHUNT__BACKWARD_FIRST, 0, 0},  {0.58, 0.5, SHUNT__FIRST_COME, 0, 0},
-    {0.95, 1, SHUNT__BACKWARD_FIRST, 0, 0},   {0, 0, SHUNT__BACKWARD_FIRST, 2, 0},    {0.85, 0.25, SHUNT__BACKWARD_FIRST, 0, 0},
-    {0.6, 0.5, SHUNT__FORWARD_FIRST, 0, 0},   {0.65, 0.25, SHUNT__BACKWARD_FIRST, 0, 0}, {0.6, 1, SHUNT__FIRST_COME, 0, 0},
-    {0, 1, SHUNT__BACKWARD_FIRST, 0, 0},      {1, 0, SHUNT__FORWARD_FIRST, 0, 0},     {0.45, 0.25, SHUNT__BACKWARD_FIRST, 0, 0},
-    {0.7, 0, SHUNT__BACKWARD_FIRST, 0, 1},    {0, 0, SHUNT__BACKWARD_FIRST, 1, 1},    {0.35, 0, SHUNT__BACKWARD_FIRST, 0, 0},
-    {0.9, 0, SHUNT__FIRST_COME, 0, 0},        {0.75, 0.5, SHUNT__BACKWARD_FIRST, 0, 0}, {0, 0.5, SHUNT__BACKWARD_FIRST, 1, 0},
+    {0, 0, SHUNT__BACKWARD_FIRST, 0, 0},       {0.88, 0, SHUNT__FORWARD_FIRST, 0, 0},
+    {0, 0, SHUNT__BACKWARD_FIRST, 1, 0},       {0, 0, SHUNT__FIRST_COME, 0, 0},
+    {0.7, 0, SHUNT__BACKWARD_FIRST, 0, 0},     {0.58, 0.5, SHUNT__FIRST_COME, 0, 0},
+    {0.95, 1, SHUNT__BACKWARD_FIRST, 0, 0},    {0, 0, SHUNT__BACKWARD_FIRST, 2, 0},
+    {0.85, 0.25, SHUNT__BACKWARD_FIRST, 0, 0}, {0.6, 0.5, SHUNT__FORWARD_FIRST, 0, 0},
+    {0.65, 0.25, SHUNT__BACKWARD_FIRST, 0, 0}, {0.6, 1, SHUNT__FIRST_COME, 0, 0},
+    {0, 1, SHUNT__BACKWARD_FIRST, 0, 0},       {1, 0, SHUNT__FORWARD_FIRST, 0, 0},
+    {0.45, 0.25, SHUNT__BACKWARD_FIRST, 0, 0}, {0.7, 0, SHUNT__BACKWARD_FIRST, 0, 1},
+    {0, 0, SHUNT__BACKWARD_FIRST, 1, 1},       {0.35, 0, SHUNT__BACKWARD_FIRST, 0, 0},
+    {0.9, 0, SHUNT__FIRST_COME, 0, 0},         {0.75, 0.5, SHUNT__BACKWARD_FIRST, 0, 0},
+    {0, 0.5, SHUNT__BACKWARD_FIRST, 1, 0},
 };
 #define N_STARTS (sizeof(starts) / sizeof(starts[0]))
 
@@ -219,7 +225,8 @@ static void set_start(struct dispatch_search *d, const struct start *start)
     }
 }
 
-/* One step of the pace, the patience, the precedence, or of the limits of one stage or of all up to it; 0: no such step. */
+/* One step of the pace, the patience, the precedence, or of the limits of one stage or of all up to it; 0: no
+ * such step. */
 static int step_knobs(struct dispatch_search *d, int stage, int step)
 {
     static const double paces[] = {0.1, -0.1, 0.03, -0.03};
@@ -235,7 +242,8 @@ static int step_knobs(struct dispatch_search *d, int stage, int step)
         return stage == 0 && d->try.patience >= 0 && d->try.patience <= 1.5;
     }
     if (step < 8) {
-        d->try.precedence = (enum shunt__precedence)((d->try.precedence + 1 + step % 2) % SHUNT__N_PRECEDENCES);
+        d->try.precedence = (enum shunt__precedence)((d->try.precedence + 1 + step % 2) %
+                                                     SHUNT__N_PRECEDENCES);
         return stage == 0;
     }
     for (int k = step & 2 ? 0 : stage; k <= stage; k++)
@@ -270,8 +278,13 @@ shunt_status_t shunt__search_dispatch(struct shunt__search *search, double share
     size_t p = (size_t)pr->p;
     int *limits = malloc(4 * p * sizeof(int));
     unsigned char *flags = malloc(2 * p);
-    struct dispatch_search d = {search, {limits, limits + p, flags, 0, 0, 0}, {limits + 2 * p, limits + 3 * p, flags + p, 0, 0, 0},
-                                INFINITY, search->left * share, shunt__dispatch_cost(pr->p) * pr->p * pr->m * (search->split ? 3 : 2), 0};
+    struct dispatch_search d = {search,
+                                {limits, limits + p, flags, 0, 0, 0},
+                                {limits + 2 * p, limits + 3 * p, flags + p, 0, 0, 0},
+                                INFINITY,
+                                search->left * share,
+                                shunt__dispatch_cost(pr->p) * pr->p * pr->m * (search->split ? 3 : 2),
+                                0};
     double spent = d.left, whole = d.left;
 
     if (!limits || !flags) {

@@ -22,7 +22,8 @@ struct route {
     int queue, to;
 };
 
-/* An idle span that began while the stage's cap was reached; whether a forward was there is known at the end. */
+/* An idle span that began while the stage's cap was reached; whether a forward was there is known at the end.
+ */
 struct held {
     int stage, forward;
     double from, to, link; /* the share of the link in it */
@@ -98,7 +99,8 @@ static void set_route(struct shunt__simulator *sim, int vee, int stage, int chun
     r->out_left = sim->left ? sim->left + out : NULL;
 }
 
-static struct shunt__simulator *create(const struct shunt_sched_profile *profile, int vee, int blocking, int details)
+static struct shunt__simulator *create(const struct shunt_sched_profile *profile, int vee, int blocking,
+                                       int details)
 {
     struct shunt__simulator *sim = calloc(1, sizeof(*sim));
     size_t p = (size_t)profile->p, cells;
@@ -119,8 +121,8 @@ static struct shunt__simulator *create(const struct shunt_sched_profile *profile
     sim->next = calloc(p, sizeof(size_t));
     sim->waits = calloc(p, sizeof(double *));
     sim->ready = calloc(p, sizeof(int));
-    if (!sim->routes || !sim->arrive || (details && !sim->left) || !sim->queue_free || !sim->next || !sim->waits ||
-        !sim->ready) {
+    if (!sim->routes || !sim->arrive || (details && !sim->left) || !sim->queue_free || !sim->next ||
+        !sim->waits || !sim->ready) {
         shunt__simulator_destroy(sim);
         return NULL;
     }
@@ -132,7 +134,8 @@ static struct shunt__simulator *create(const struct shunt_sched_profile *profile
     return sim;
 }
 
-struct shunt__simulator *shunt__simulator_create(const struct shunt_sched_profile *profile, int vee, int blocking)
+struct shunt__simulator *shunt__simulator_create(const struct shunt_sched_profile *profile, int vee,
+                                                 int blocking)
 {
     return create(profile, vee, blocking, 0);
 }
@@ -153,8 +156,8 @@ static void hold(struct shunt__simulator *sim, struct held h)
 }
 
 /* Adds the idle span before an operation to the stage's causes. */
-static void note_gap(struct shunt__simulator *sim, double *idle, int stage, const struct route *r, int type, int mb,
-                     double from, double to, int live, int forwards)
+static void note_gap(struct shunt__simulator *sim, double *idle, int stage, const struct route *r, int type,
+                     int mb, double from, double to, int live, int forwards)
 {
     double left = r->in && r->in_left[mb] > from ? r->in_left[mb] : from, link = to - left;
     int cap = sim->profile->cap[stage];
@@ -169,9 +172,9 @@ static void note_gap(struct shunt__simulator *sim, double *idle, int stage, cons
  * Runs one stage as far as it can. `starts` and `idle` are NULL in the searches; the compiler makes a
  * version of this for each. Returns the new height of the stack of stages to visit.
  */
-static inline __attribute__((always_inline)) int run_stage(struct shunt__simulator *sim, const struct shunt_sched *s,
-                                                           int stage, int top, double *starts, double *idle,
-                                                           int details)
+static inline __attribute__((always_inline)) int run_stage(struct shunt__simulator *sim,
+                                                           const struct shunt_sched *s, int stage, int top,
+                                                           double *starts, double *idle, int details)
 {
     const struct route *routes = sim->routes + stage * sim->v * 4;
     const size_t end_of_list = s->offset[stage + 1];
@@ -180,7 +183,8 @@ static inline __attribute__((always_inline)) int run_stage(struct shunt__simulat
     int live = 0, forwards = 0;
 
     if (details && sim->profile->cap[stage] > 0)
-        for (size_t j = s->offset[stage]; j < k; j++) { /* only stages with a cap need it, and they stop rarely */
+        for (size_t j = s->offset[stage]; j < k;
+             j++) { /* only stages with a cap need it, and they stop rarely */
             shunt_sched_type_t t = SHUNT__OP_TYPE(s->ops[j]);
             forwards += t == SHUNT_SCHED_F;
             live += t == SHUNT_SCHED_F ? 1 : t == SHUNT_SCHED_I ? 0 : -1;
@@ -318,10 +322,15 @@ static shunt_status_t deadlock(const struct shunt__simulator *sim, const struct 
     for (int i = 0; i < sim->p; i++)
         if (sim->next[i] < s->offset[i + 1]) {
             shunt__op_t op = s->ops[sim->next[i]];
-            int forward = SHUNT__OP_TYPE(op) == SHUNT_SCHED_F, at = shunt__sched_position(sim->p, s->vee, i, SHUNT__OP_CHUNK(op));
-            int from = at == sim->positions - 1 && !forward ? i : shunt__sched_stage_of(sim->p, s->vee, forward ? at - 1 : at + 1);
-            return shunt__fail(SHUNT_ERR_FORMAT, "the schedule deadlocks: stage %d, operation %d (%s) waits for %s stage %d, "
-                               "which never comes to it", i, (int)(sim->next[i] - s->offset[i]),
+            int forward = SHUNT__OP_TYPE(op) == SHUNT_SCHED_F,
+                at = shunt__sched_position(sim->p, s->vee, i, SHUNT__OP_CHUNK(op));
+            int from = at == sim->positions - 1 && !forward
+                           ? i
+                           : shunt__sched_stage_of(sim->p, s->vee, forward ? at - 1 : at + 1);
+            return shunt__fail(SHUNT_ERR_FORMAT,
+                               "the schedule deadlocks: stage %d, operation %d (%s) waits for %s stage %d, "
+                               "which never comes to it",
+                               i, (int)(sim->next[i] - s->offset[i]),
                                shunt__sched_op_text(op, sim->v, text, sizeof(text)),
                                forward ? "the activation from" : "the gradient from", from);
         }
@@ -367,7 +376,8 @@ static double find_period(const struct shunt__simulator *sim, const struct shunt
 
     if (warmup && !sim->blocking)
         return shunt_sched_warmup_period(sim->profile, warmup);
-    double period = 0; /* no order is faster than its stages; one that puts weight gradients off only looks so */
+    double period =
+        0; /* no order is faster than its stages; one that puts weight gradients off only looks so */
     for (int i = 0; i < sim->p; i++) {
         double work = 0;
         for (int k = i * sim->v; k < (i + 1) * sim->v; k++)
@@ -393,7 +403,8 @@ static void settle(struct shunt__simulator *sim, const struct shunt_sched *s, st
     for (int h = 0; h < sim->n_held; h++) {
         const struct held *g = &sim->held[h];
         double *cause = r->idle + 3 * g->stage;
-        double there = g->stage == 0 ? g->from : sim->arrive[(size_t)g->stage * (size_t)sim->m + (size_t)g->forward];
+        double there = g->stage == 0 ? g->from
+                                     : sim->arrive[(size_t)g->stage * (size_t)sim->m + (size_t)g->forward];
         double memory = g->to - (there > g->from ? there : g->from);
         if (memory <= 0)
             continue;
@@ -425,8 +436,8 @@ static int fits(const struct shunt_sched *s, const struct shunt_sched_profile *p
     return s->p == pr->p && s->v == pr->v && s->m == pr->m;
 }
 
-shunt_status_t shunt_sched_simulate(const shunt_sched_t *schedule, const shunt_sched_profile_t *profile, unsigned flags,
-                                    shunt_sched_result_t **result)
+shunt_status_t shunt_sched_simulate(const shunt_sched_t *schedule, const shunt_sched_profile_t *profile,
+                                    unsigned flags, shunt_sched_result_t **result)
 {
     struct shunt__simulator *sim;
     struct shunt_sched_result *r;
@@ -436,7 +447,8 @@ shunt_status_t shunt_sched_simulate(const shunt_sched_t *schedule, const shunt_s
     if (!schedule || !profile || !result)
         return shunt__fail(SHUNT_ERR_INVALID, "simulate: schedule, profile or result is NULL");
     if (!fits(schedule, profile))
-        return shunt__fail(SHUNT_ERR_FORMAT, "the schedule has %d stages, %d chunks, %d micro-batches, the profile %d, %d, %d",
+        return shunt__fail(SHUNT_ERR_FORMAT,
+                           "the schedule has %d stages, %d chunks, %d micro-batches, the profile %d, %d, %d",
                            schedule->p, schedule->v, schedule->m, profile->p, profile->v, profile->m);
     sim = create(profile, schedule->vee, (flags & SHUNT_SCHED_BLOCKING_SENDS) != 0, 1);
     r = calloc(1, sizeof(*r));
@@ -446,7 +458,8 @@ shunt_status_t shunt_sched_simulate(const shunt_sched_t *schedule, const shunt_s
         r->v = profile->v;
         r->idle = calloc(5 * (size_t)profile->p, sizeof(double));
         r->offset = malloc(((size_t)profile->p + 1) * sizeof(size_t));
-        r->starts = flags & SHUNT_SCHED_TIMELINE ? malloc((schedule->offset[profile->p] + 1) * sizeof(double)) : NULL;
+        r->starts = flags & SHUNT_SCHED_TIMELINE ? malloc((schedule->offset[profile->p] + 1) * sizeof(double))
+                                                 : NULL;
     }
     if (!sim || !warmup || !r || !r->idle || !r->offset || ((flags & SHUNT_SCHED_TIMELINE) && !r->starts))
         st = SHUNT_ERR_NO_MEMORY;
@@ -475,8 +488,10 @@ shunt_status_t shunt_sched_simulate(const shunt_sched_t *schedule, const shunt_s
     free(warmup);
     if (st != SHUNT_OK) {
         shunt_sched_result_destroy(r);
-        return st == SHUNT_ERR_NO_MEMORY ? shunt__fail(st, "no memory to simulate %d stages x %d micro-batches",
-                                                       profile->p, profile->m) : st;
+        return st == SHUNT_ERR_NO_MEMORY
+                   ? shunt__fail(st, "no memory to simulate %d stages x %d micro-batches", profile->p,
+                                 profile->m)
+                   : st;
     }
     *result = r;
     return SHUNT_OK;
@@ -499,7 +514,9 @@ double shunt_sched_result_bubble(const shunt_sched_result_t *result)
 
 double shunt_sched_result_idle(const shunt_sched_result_t *result, int stage, shunt_sched_cause_t cause)
 {
-    return result && stage >= 0 && stage < result->p && (unsigned)cause < 3 ? result->idle[3 * stage + (int)cause] : 0;
+    return result && stage >= 0 && stage < result->p && (unsigned)cause < 3
+               ? result->idle[3 * stage + (int)cause]
+               : 0;
 }
 
 double shunt_sched_result_peak_live(const shunt_sched_result_t *result, int stage)
@@ -512,8 +529,8 @@ double shunt_sched_result_busy(const shunt_sched_result_t *result, int stage)
     return result && stage >= 0 && stage < result->p ? result->busy[stage] : 0;
 }
 
-shunt_status_t shunt_sched_result_time(const shunt_sched_result_t *result, int stage, int index, double *start,
-                                       double *end)
+shunt_status_t shunt_sched_result_time(const shunt_sched_result_t *result, int stage, int index,
+                                       double *start, double *end)
 {
     if (!result || !start || !end || !result->starts)
         return shunt__fail(SHUNT_ERR_INVALID, "no timeline: simulate with SHUNT_SCHED_TIMELINE");

@@ -2,9 +2,10 @@
 /*
  * Traces in Chrome's form: written from a simulation, read from a run.
  *
- * A profile is read off a run without synchronised clocks: durations are per stage, and of a link only the sum of its
- * two directions is used. For each message the wait between its operation's end and the receiver's start is at least the
- * delay; the smallest over all messages is the delay itself, plus the clocks' difference, which cancels in the sum.
+ * A profile is read off a run without synchronised clocks: durations are per stage, and of a link only the
+ * sum of its two directions is used. For each message the wait between its operation's end and the receiver's
+ * start is at least the delay; the smallest over all messages is the delay itself, plus the clocks'
+ * difference, which cancels in the sum.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,20 +17,28 @@
 shunt_status_t shunt_sched_result_write_trace(const shunt_sched_result_t *result, double us, FILE *out)
 {
     if (!result || !out || !result->starts)
-        return shunt__fail(SHUNT_ERR_INVALID, "trace: the result has no timeline; simulate with SHUNT_SCHED_TIMELINE");
+        return shunt__fail(SHUNT_ERR_INVALID,
+                           "trace: the result has no timeline; simulate with SHUNT_SCHED_TIMELINE");
     if (!(us > 0) || !isfinite(us))
         return shunt__fail(SHUNT_ERR_INVALID, "trace: %g microseconds per unit of time", us);
     fprintf(out, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
     for (int i = 0; i < result->p; i++)
-        fprintf(out, "{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": 0, \"tid\": %d, \"args\": {\"name\": \"stage %d\"}},\n", i, i);
+        fprintf(out,
+                "{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": 0, \"tid\": %d, \"args\": {\"name\": "
+                "\"stage %d\"}},\n",
+                i, i);
     for (int i = 0; i < result->p; i++)
         for (size_t k = result->offset[i]; k < result->offset[i + 1]; k++) {
             shunt__op_t op = result->ops[k];
             char letter = shunt__sched_letter(SHUNT__OP_TYPE(op));
-            fprintf(out, "{\"name\": \"%c%d\", \"cat\": \"%c\", \"ph\": \"X\", \"ts\": %.3f, \"dur\": %.3f, \"pid\": 0, \"tid\": %d, "
-                    "\"args\": {\"stage\": %d, \"chunk\": %d, \"microbatch\": %d}}%s\n", letter, SHUNT__OP_MICROBATCH(op), letter,
-                    result->starts[k] * us, result->durations[i * result->v * 4 + (int)(op & 0xff)] * us, i, i, SHUNT__OP_CHUNK(op),
-                    SHUNT__OP_MICROBATCH(op), i + 1 == result->p && k + 1 == result->offset[i + 1] ? "" : ",");
+            fprintf(out,
+                    "{\"name\": \"%c%d\", \"cat\": \"%c\", \"ph\": \"X\", \"ts\": %.3f, \"dur\": %.3f, "
+                    "\"pid\": 0, \"tid\": %d, "
+                    "\"args\": {\"stage\": %d, \"chunk\": %d, \"microbatch\": %d}}%s\n",
+                    letter, SHUNT__OP_MICROBATCH(op), letter, result->starts[k] * us,
+                    result->durations[i * result->v * 4 + (int)(op & 0xff)] * us, i, i, SHUNT__OP_CHUNK(op),
+                    SHUNT__OP_MICROBATCH(op),
+                    i + 1 == result->p && k + 1 == result->offset[i + 1] ? "" : ",");
         }
     fprintf(out, "]}\n");
     if (fflush(out) != 0 || ferror(out))
@@ -130,7 +139,8 @@ static shunt_status_t read_event(struct shunt__json *json, struct events *events
     if (strcmp(phase, "X") != 0 || e.type < 0 || e.microbatch < 0 || e.stage < 0)
         return SHUNT_OK;
     if (!(e.duration >= 0) || !(fabs(e.start) < 1e15) || e.duration > 1e12)
-        return shunt__fail(SHUNT_ERR_FORMAT, "line %d: %s of stage %d has no usable ts and dur", shunt__json_line(json), name, e.stage);
+        return shunt__fail(SHUNT_ERR_FORMAT, "line %d: %s of stage %d has no usable ts and dur",
+                           shunt__json_line(json), name, e.stage);
     if (events->n == events->room) {
         size_t room = events->room ? 2 * events->room : 256;
         struct event *more = realloc(events->all, room * sizeof(*more));
@@ -164,8 +174,10 @@ static shunt_status_t read_events(struct shunt__json *json, struct events *event
     if (st == SHUNT_OK && json->bad)
         st = shunt__fail(SHUNT_ERR_FORMAT, "line %d: this is not JSON", shunt__json_line(json));
     if (st == SHUNT_OK && events->n == 0)
-        st = shunt__fail(SHUNT_ERR_FORMAT, "the trace holds no operations: complete events with a stage and a micro-batch, such as "
-                         "F0 with tid 0");
+        st = shunt__fail(
+            SHUNT_ERR_FORMAT,
+            "the trace holds no operations: complete events with a stage and a micro-batch, such as "
+            "F0 with tid 0");
     return st;
 }
 
@@ -178,7 +190,8 @@ static int by_stage_and_start(const void *a, const void *b)
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* Keeps the last step of which every stage of the trace has as many operations as in the step before, or the only one. */
+/* Keeps the last step of which every stage of the trace has as many operations as in the step before, or the
+ * only one. */
 static void last_step(struct events *events)
 {
     double last = -INFINITY, before = -INFINITY;
@@ -251,8 +264,10 @@ static double median(const struct event *from, const struct event *to, int chunk
     return n & 1 ? room[n / 2] : (room[n / 2 - 1] + room[n / 2]) / 2;
 }
 
-/* Start of an operation that waited for its message, less the end of the one that sent it: the smallest on each link. */
-static void link_delays(const struct shunt_sched *s, const struct event *const *of, struct shunt_sched_profile *pr, double *gap)
+/* Start of an operation that waited for its message, less the end of the one that sent it: the smallest on
+ * each link. */
+static void link_delays(const struct shunt_sched *s, const struct event *const *of,
+                        struct shunt_sched_profile *pr, double *gap)
 {
     int positions = s->p * s->v;
 
@@ -274,7 +289,8 @@ static void link_delays(const struct shunt_sched *s, const struct event *const *
     }
 }
 
-static shunt_status_t make_profile(const struct events *events, const struct shunt_sched *s, struct shunt_sched_profile **profile)
+static shunt_status_t make_profile(const struct events *events, const struct shunt_sched *s,
+                                   struct shunt_sched_profile **profile)
 {
     size_t cells = 2 * (size_t)s->p * (size_t)s->v * (size_t)s->m, at = 0;
     double *room = malloc((events->n + 2 * (size_t)s->p) * sizeof(double));
@@ -289,13 +305,18 @@ static shunt_status_t make_profile(const struct events *events, const struct shu
         while (end < events->n && events->all[end].stage == i) {
             const struct event *e = &events->all[end++];
             if (e->type != SHUNT_SCHED_W)
-                of[((e->type != SHUNT_SCHED_F) * s->p * s->v + shunt__sched_position(s->p, s->vee, i, e->chunk)) * s->m + e->microbatch] = e;
+                of[((e->type != SHUNT_SCHED_F) * s->p * s->v +
+                    shunt__sched_position(s->p, s->vee, i, e->chunk)) *
+                       s->m +
+                   e->microbatch] = e;
         }
         const struct event *from = events->all + at, *to = events->all + end;
         for (int c = 0; c < s->v && st == SHUNT_OK; c++) {
-            double b = median(from, to, c, SHUNT_SCHED_B, room), input = median(from, to, c, SHUNT_SCHED_I, room);
+            double b = median(from, to, c, SHUNT_SCHED_B, room),
+                   input = median(from, to, c, SHUNT_SCHED_I, room);
             double w = median(from, to, c, SHUNT_SCHED_W, room);
-            st = shunt_sched_profile_set_chunk(pr, i, c, median(from, to, c, SHUNT_SCHED_F, room), input > 0 ? input : b, w);
+            st = shunt_sched_profile_set_chunk(pr, i, c, median(from, to, c, SHUNT_SCHED_F, room),
+                                               input > 0 ? input : b, w);
         }
         at = end;
     }

@@ -19,8 +19,10 @@ double shunt__warmup_makespan(const struct shunt_sched_profile *profile, const i
     const int p = profile->p, m = profile->m, rounds = m + warmup[0] - 1;
     const double *const *latency = (const double *const *)profile->latency;
     const double *const *service = (const double *const *)profile->service;
-    double *clock = scratch, *down_free = scratch + p, *up_free = scratch + 2 * p, *backward = scratch + 3 * p;
-    double *gradients = scratch + 4 * p, makespan = 0; /* gradients[i * m + k]: when the gradient reaches stage i */
+    double *clock = scratch, *down_free = scratch + p, *up_free = scratch + 2 * p,
+           *backward = scratch + 3 * p;
+    double *gradients = scratch + 4 * p,
+           makespan = 0; /* gradients[i * m + k]: when the gradient reaches stage i */
 
     for (int i = 0; i < p; i++) {
         clock[i] = down_free[i] = up_free[i] = 0;

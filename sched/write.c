@@ -29,7 +29,9 @@ static void write_own(const struct shunt_sched *s, FILE *out)
 
 static void write_json(const struct shunt_sched *s, FILE *out)
 {
-    fprintf(out, "{\"kind\": \"%s\", \"stages\": %d, \"microbatches\": %d, \"chunks\": %d, \"placement\": \"%s\",\n \"operations\": [",
+    fprintf(out,
+            "{\"kind\": \"%s\", \"stages\": %d, \"microbatches\": %d, \"chunks\": %d, \"placement\": "
+            "\"%s\",\n \"operations\": [",
             shunt_sched_kind_name(s->kind), s->p, s->m, s->v, s->vee ? "vee" : "loop");
     for (int i = 0; i < s->p; i++) {
         fprintf(out, "%s\n  [", i > 0 ? "," : "");
@@ -113,14 +115,16 @@ static int earlier(const void *a, const void *b)
     return x->start != y->start ? (x->start < y->start ? -1 : 1) : x->stage - y->stage;
 }
 
-/* Behind a stage's operation: the wait for the activation that its gradient shows to have arrived, and the reduction of
- * gradients behind the last of them. left[stage * v + chunk] counts the micro-batches whose gradients are to come. */
+/* Behind a stage's operation: the wait for the activation that its gradient shows to have arrived, and the
+ * reduction of gradients behind the last of them. left[stage * v + chunk] counts the micro-batches whose
+ * gradients are to come. */
 static void put_waits(const struct shunt_sched *s, int stage, shunt__op_t op, int *left, FILE *row)
 {
     shunt_sched_type_t type = SHUNT__OP_TYPE(op);
     int at = shunt__sched_position(s->p, s->vee, stage, SHUNT__OP_CHUNK(op)), last = s->p * s->v - 1;
 
-    if ((type == SHUNT_SCHED_B || type == SHUNT_SCHED_I) && at < last && shunt__sched_stage_of(s->p, s->vee, at + 1) != stage)
+    if ((type == SHUNT_SCHED_B || type == SHUNT_SCHED_I) && at < last &&
+        shunt__sched_stage_of(s->p, s->vee, at + 1) != stage)
         fprintf(row, "%dWAIT_SEND_F%d,", at, SHUNT__OP_MICROBATCH(op));
     if ((type == SHUNT_SCHED_B || type == SHUNT_SCHED_W) && --left[stage * s->v + SHUNT__OP_CHUNK(op)] == 0)
         fprintf(row, "%dREDUCE_GRAD,%dWAIT_REDUCE_GRAD,", at, at);
@@ -132,14 +136,15 @@ static void put_last_waits(const struct shunt_sched *s, int stage, FILE *row)
     for (size_t k = s->offset[stage]; k < s->offset[stage + 1]; k++) {
         shunt_sched_type_t type = SHUNT__OP_TYPE(s->ops[k]);
         int at = shunt__sched_position(s->p, s->vee, stage, SHUNT__OP_CHUNK(s->ops[k]));
-        if ((type == SHUNT_SCHED_B || type == SHUNT_SCHED_I) && at > 0 && shunt__sched_stage_of(s->p, s->vee, at - 1) != stage)
+        if ((type == SHUNT_SCHED_B || type == SHUNT_SCHED_I) && at > 0 &&
+            shunt__sched_stage_of(s->p, s->vee, at - 1) != stage)
             fprintf(row, "%dWAIT_SEND_B%d,", at, SHUNT__OP_MICROBATCH(s->ops[k]));
     }
 }
 
 /*
- * Each send is written at the moment its operation ends, and so is the receive at the other side: all lists are parts of one
- * order in which a send and its receive are neighbours.
+ * Each send is written at the moment its operation ends, and so is the receive at the other side: all lists
+ * are parts of one order in which a send and its receive are neighbours.
  */
 static shunt_status_t write_comms(const struct shunt_sched *s, int waits, FILE *out)
 {

@@ -25,7 +25,8 @@ static shunt_sched_profile_t *random_profile(uint64_t *seed, int p, int m, int s
 
     must(shunt_sched_profile_create(p, 1, m, &profile));
     for (int i = 0; i < p; i++) {
-        must(shunt_sched_profile_set_stage(profile, i, random_int(seed, 80, 120), random_int(seed, split ? 80 : 160, split ? 120 : 240),
+        must(shunt_sched_profile_set_stage(profile, i, random_int(seed, 80, 120),
+                                           random_int(seed, split ? 80 : 160, split ? 120 : 240),
                                            split ? random_int(seed, 80, 120) : 0));
         must(shunt_sched_profile_set_cap(profile, i, cap));
     }
@@ -55,8 +56,8 @@ static void planning(int p, int m, int split, int cap)
         shunt_sched_plan_destroy(plan);
         shunt_sched_profile_destroy(profile);
     }
-    printf("plan      %5d %6d %-6s %-9s mean %8.2f ms, worst %8.2f ms, %.2f %% above the lower bound\n", p, m, split ? "split" : "whole",
-           cap ? "capped p" : "no cap", 1e3 * sum / n, 1e3 * worst, 100 * gap / n);
+    printf("plan      %5d %6d %-6s %-9s mean %8.2f ms, worst %8.2f ms, %.2f %% above the lower bound\n", p, m,
+           split ? "split" : "whole", cap ? "capped p" : "no cap", 1e3 * sum / n, 1e3 * worst, 100 * gap / n);
 }
 
 static void simulating(int p, int m, shunt_sched_kind_t kind, int split)

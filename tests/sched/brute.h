@@ -3,10 +3,11 @@
  * The optimum of a small pipeline over all orders, by branch and bound: tests only, and independent of the
  * library's simulator and planner.
  *
- * Micro-batches are identical, so each type runs in order of micro-batch on every stage without loss. All active
- * orders are enumerated after Giffler and Thompson (1960): the stage that could complete an operation soonest is next,
- * with each operation that could start before that. A branch ends where the work left on a stage, with its way out,
- * can't beat the best known. States already met with no later times are not searched again.
+ * Micro-batches are identical, so each type runs in order of micro-batch on every stage without loss. All
+ * active orders are enumerated after Giffler and Thompson (1960): the stage that could complete an operation
+ * soonest is next, with each operation that could start before that. A branch ends where the work left on a
+ * stage, with its way out, can't beat the best known. States already met with no later times are not searched
+ * again.
  */
 #ifndef SHUNT_TESTS_SCHED_BRUTE_H
 #define SHUNT_TESTS_SCHED_BRUTE_H
@@ -25,8 +26,9 @@
 struct brute_state {
     int n[BRUTE_STAGES][3]; /* F, B or I, W done */
     double clock[BRUTE_STAGES];
-    double forward[BRUTE_STAGES][BRUTE_MICROBATCHES], backward[BRUTE_STAGES][BRUTE_MICROBATCHES]; /* arrivals */
-    double down[BRUTE_STAGES], up[BRUTE_STAGES]; /* queues free from */
+    double forward[BRUTE_STAGES][BRUTE_MICROBATCHES],
+        backward[BRUTE_STAGES][BRUTE_MICROBATCHES]; /* arrivals */
+    double down[BRUTE_STAGES], up[BRUTE_STAGES];    /* queues free from */
 };
 
 struct brute_seen {
@@ -39,7 +41,8 @@ struct brute {
     int p, m, split, cap[BRUTE_STAGES];
     double f[BRUTE_STAGES], b[BRUTE_STAGES], w[BRUTE_STAGES];
     double ld[BRUTE_STAGES], lu[BRUTE_STAGES], sd[BRUTE_STAGES], su[BRUTE_STAGES];
-    double below[BRUTE_STAGES], above[BRUTE_STAGES]; /* from F's start to B's arrival back; from B's end to the end */
+    double below[BRUTE_STAGES],
+        above[BRUTE_STAGES]; /* from F's start to B's arrival back; from B's end to the end */
     double best;
     long nodes, limit;
     struct brute_seen *seen;
@@ -52,7 +55,8 @@ static double brute_bound(const struct brute *x, const struct brute_state *s)
     for (int i = 0; i < x->p; i++) {
         const int *n = s->n[i];
         double now = s->clock[i], first = INFINITY;
-        double forwards = (x->m - n[0]) * x->f[i], backwards = (x->m - n[1]) * x->b[i], weights = x->split ? (x->m - n[2]) * x->w[i] : 0;
+        double forwards = (x->m - n[0]) * x->f[i], backwards = (x->m - n[1]) * x->b[i],
+               weights = x->split ? (x->m - n[2]) * x->w[i] : 0;
         if (n[0] < x->m) { /* the last forward, then its way down and back, then this stage's B */
             double at = fmax(now, s->forward[i][n[0]]);
             if (s->forward[i][n[0]] == INFINITY)
@@ -88,7 +92,8 @@ static int brute_met(struct brute *x, const struct brute_state *s)
         for (int k = 0; k < 3; k++)
             key = (key ^ (uint64_t)(s->n[i][k] + 1)) * 1099511628211ull + (key >> 29);
     for (int probe = 0; probe < 24; probe++) {
-        struct brute_seen *e = &x->seen[(key + (uint64_t)probe * 0x9e3779b97f4a7c15ull) >> 7 & (BRUTE_SLOTS - 1)];
+        struct brute_seen *e =
+            &x->seen[(key + (uint64_t)probe * 0x9e3779b97f4a7c15ull) >> 7 & (BRUTE_SLOTS - 1)];
         if (!e->used) {
             e->used = 1;
             e->key = key;
@@ -170,10 +175,11 @@ static void brute_search(struct brute *x, const struct brute_state *s)
 }
 
 /*
- * The shortest makespan, given that `known` can be reached (INFINITY if nothing is known). At most `limit` nodes are
- * searched (0: no limit); *exact says whether that was enough.
+ * The shortest makespan, given that `known` can be reached (INFINITY if nothing is known). At most `limit`
+ * nodes are searched (0: no limit); *exact says whether that was enough.
  */
-static double brute_optimum(const shunt_sched_profile_t *profile, int split, double known, long limit, int *exact)
+static double brute_optimum(const shunt_sched_profile_t *profile, int split, double known, long limit,
+                            int *exact)
 {
     static struct brute x;
     struct brute_state s;

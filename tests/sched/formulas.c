@@ -15,7 +15,8 @@ static double run(const shunt_sched_profile_t *profile, const shunt_sched_t *sch
     return t;
 }
 
-/* Time per micro-batch of 1F1B order, from what 240 micro-batches more take (a multiple of the short cycles). */
+/* Time per micro-batch of 1F1B order, from what 240 micro-batches more take (a multiple of the short cycles).
+ */
 static double slope(const shunt_sched_profile_t *profile, const int *warmup)
 {
     double t[2];
@@ -43,23 +44,27 @@ static void period(void)
         shunt_sched_profile_t *profile = uniform(p, 40, 1, 1, 0);
         for (int i = p - 1; i >= 0; i--) {
             x[i] = i == p - 1 ? 1 : x[i + 1] + random_int(&seed, 0, 3);
-            must(shunt_sched_profile_set_stage(profile, i, random_int(&seed, 1, 20), random_int(&seed, 1, 20), 0));
+            must(shunt_sched_profile_set_stage(profile, i, random_int(&seed, 1, 20), random_int(&seed, 1, 20),
+                                               0));
             if (i < p - 1)
-                must(shunt_sched_profile_set_link(profile, i, random_int(&seed, 0, 30), random_int(&seed, 0, 30),
-                                                  k % 4 == 0 ? random_int(&seed, 0, 9) : 0, k % 4 == 0 ? random_int(&seed, 0, 9) : 0));
+                must(shunt_sched_profile_set_link(
+                    profile, i, random_int(&seed, 0, 30), random_int(&seed, 0, 30),
+                    k % 4 == 0 ? random_int(&seed, 0, 9) : 0, k % 4 == 0 ? random_int(&seed, 0, 9) : 0));
         }
         worst = fmax(worst, fabs(slope(profile, x) / shunt_sched_warmup_period(profile, x) - 1));
         shunt_sched_t *schedule;
         double *scratch = malloc(shunt__warmup_scratch(profile) * sizeof(double));
         must(shunt_sched_create_warmup(profile, x, &schedule));
-        recurrence = fmax(recurrence, fabs(run(profile, schedule) - shunt__warmup_makespan(profile, x, scratch)));
+        recurrence = fmax(recurrence,
+                          fabs(run(profile, schedule) - shunt__warmup_makespan(profile, x, scratch)));
         if (shunt__warmup_bound(profile, x) > run(profile, schedule) + 1e-9)
             recurrence = 1;
         shunt_sched_destroy(schedule);
         free(scratch);
         shunt_sched_profile_destroy(profile);
     }
-    ok(worst < 0.0044, "the cycle formula is the period of 1,000 random 1F1B orders (worst %.4f %%)", 100 * worst);
+    ok(worst < 0.0044, "the cycle formula is the period of 1,000 random 1F1B orders (worst %.4f %%)",
+       100 * worst);
     ok(recurrence == 0, "the recurrence gives the simulator's makespans, and no cycle bound exceeds them");
 }
 
@@ -90,7 +95,9 @@ static void one_slow_link(void)
                 shunt_sched_destroy(schedule);
                 shunt_sched_profile_destroy(profile);
             }
-    is_int(absorbed + cascades, cases, "no cascade iff 2 c <= k T, and then at most fill and drain more; else (2c - kT)/(k + 2) a micro-batch");
+    is_int(absorbed + cascades, cases,
+           "no cascade iff 2 c <= k T, and then at most fill and drain more; else (2c - kT)/(k + 2) a "
+           "micro-batch");
     is_int(plain, cases, "plain 1F1B pays c per micro-batch");
     is_int(condition, cases, "the published absorbing condition is the same thing for equal stages");
 }
@@ -109,7 +116,8 @@ static void closed_form(void)
             must(shunt_sched_profile_set_stage(profile, i, f, b, 0));
             rate = fmax(rate, f + b);
             if (i < p - 1)
-                must(shunt_sched_profile_set_link(profile, i, random_int(&seed, 0, 60), random_int(&seed, 0, 60), 0, 0));
+                must(shunt_sched_profile_set_link(profile, i, random_int(&seed, 0, 60),
+                                                  random_int(&seed, 0, 60), 0, 0));
         }
         shunt_sched_adapted_warmup(profile, x);
         enough += shunt_sched_warmup_period(profile, x) <= rate * (1 + 1e-12);
@@ -127,8 +135,10 @@ static void closed_form(void)
     is_int(least, n, "and no stage could do with one forward less");
 }
 
-/* x forwards, then a pattern per micro-batch, then the rest in order; W at the end where the pattern has none. */
-static shunt_sched_t *patterned(const shunt_sched_profile_t *profile, const int *x, const char *const *patterns)
+/* x forwards, then a pattern per micro-batch, then the rest in order; W at the end where the pattern has
+ * none. */
+static shunt_sched_t *patterned(const shunt_sched_profile_t *profile, const int *x,
+                                const char *const *patterns)
 {
     int p = profile->p, m = profile->m, n = 0, counts[16];
     shunt_sched_op_t *ops = malloc((size_t)(3 * p * m) * sizeof(*ops));
@@ -193,7 +203,8 @@ static void split_backward(void)
                     patterns[i] = order == 0 ? "IF" : order == 1 ? "IWF" : i <= link ? "IFW" : "IWF";
                 for (int over = 0; over < 2; over++) {
                     shunt_sched_profile_t *profile = uniform(p, m, f, b, w);
-                    must(shunt_sched_profile_set_link(profile, link, limit[order] + over, limit[order] + over, 0, 0));
+                    must(shunt_sched_profile_set_link(profile, link, limit[order] + over, limit[order] + over,
+                                                      0, 0));
                     shunt_sched_t *schedule = patterned(profile, x, patterns);
                     period[over] = gradient_period(profile, schedule);
                     double peak = shunt_sched_peak_live(schedule, 0);
@@ -204,7 +215,8 @@ static void split_backward(void)
                 good[order] += fabs(period[0] - full) < 1e-9 && period[1] > full + 0.05;
             }
         }
-    is_int(good[0], cases, "weight gradients at the end: a delay of (D - 1)(f + b)/2 is absorbed, and no more");
+    is_int(good[0], cases,
+           "weight gradients at the end: a delay of (D - 1)(f + b)/2 is absorbed, and no more");
     is_int(good[1], cases, "B, W, F: [(D - 1)(f + b) + D w]/2");
     is_int(good[2], cases, "B, F, W up to the link and B, W, F beyond: [(D - 1)(f + b) + (D + 1) w]/2");
     is_int(peaks, 6 * cases, "with up to m, x_0 and x_0 + 1 live micro-batches");
@@ -214,13 +226,15 @@ static void split_backward(void)
         must(shunt_sched_profile_set_link(profile, 0, w / 2 + over * 0.5, w / 2 + over * 0.5, 0, 0));
         must(shunt_sched_create(profile, SHUNT_SCHED_ZBH1, &schedule));
         double period = gradient_period(profile, schedule);
-        ok(over ? period > f + b + w + 0.1 : fabs(period - (f + b + w)) < 1e-9, "ZB-H1 tolerates w/2%s", over ? " and not more" : "");
+        ok(over ? period > f + b + w + 0.1 : fabs(period - (f + b + w)) < 1e-9, "ZB-H1 tolerates w/2%s",
+           over ? " and not more" : "");
         shunt_sched_destroy(schedule);
         shunt_sched_profile_destroy(profile);
     }
 }
 
-/* p = 4, m = 12, f = b = w = 10 ms: the published example keeps the order made for slack 2 as the delay grows. */
+/* p = 4, m = 12, f = b = w = 10 ms: the published example keeps the order made for slack 2 as the delay
+ * grows. */
 static void published_example(void)
 {
     static const double want[] = {390, 400, 440};
@@ -230,7 +244,8 @@ static void published_example(void)
     must(shunt_sched_create(profile, SHUNT_SCHED_PIPEMORPH, &schedule));
     for (int k = 0; k < 3; k++) {
         must(shunt_sched_profile_set_link(profile, 0, 10 * k, 10 * k, 0, 0));
-        ok(run(profile, schedule) == want[k], "the published example takes %g with %d ms on link 0-1", want[k], 10 * k);
+        ok(run(profile, schedule) == want[k], "the published example takes %g with %d ms on link 0-1",
+           want[k], 10 * k);
     }
     shunt_sched_destroy(schedule);
     ok(makespan(profile, SHUNT_SCHED_PIPEMORPH) == 410, "and 410 with 20 ms if it is planned anew");
@@ -242,7 +257,8 @@ static void readiness(void)
     static const struct {
         int cap;
         double c, fixed, ready, little;
-    } rows[] = {{8, 4, 6.94, 4.17, 4.00}, {10, 4, 3.48, 3.47, 3.20}, {14, 4, 3, 3, 3}, {8, 1, 3.98, 3.94, 3.25}};
+    } rows[] = {
+        {8, 4, 6.94, 4.17, 4.00}, {10, 4, 3.48, 3.47, 3.20}, {14, 4, 3, 3, 3}, {8, 1, 3.98, 3.94, 3.25}};
 
     for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
         int p = 8, m = 128, x[8];
@@ -256,18 +272,22 @@ static void readiness(void)
             x[i] = x[i] < rows[k].cap - i ? x[i] : rows[k].cap - i > 1 ? rows[k].cap - i : 1;
         }
         must(shunt_sched_create_warmup(profile, x, &schedule));
-        double fixed = (run(profile, schedule) - fill) / m, ready = (makespan(profile, SHUNT_SCHED_READY) - fill) / m;
+        double fixed = (run(profile, schedule) - fill) / m,
+               ready = (makespan(profile, SHUNT_SCHED_READY) - fill) / m;
         double little = fmax(3, (p * 3 + 2 * rows[k].c) / rows[k].cap);
-        ok(fabs(fixed - rows[k].fixed) < 0.005, "cap %d, c = %g: a fixed order has %.2f (%.3f)", rows[k].cap, rows[k].c, rows[k].fixed, fixed);
-        ok(fabs(ready - rows[k].ready) < 0.005, "cap %d, c = %g: readiness-first has a period of %.2f (%.3f)", rows[k].cap, rows[k].c,
-           rows[k].ready, ready);
-        ok(fabs(little - rows[k].little) < 0.005, "cap %d, c = %g: Little's bound is %.2f", rows[k].cap, rows[k].c, rows[k].little);
+        ok(fabs(fixed - rows[k].fixed) < 0.005, "cap %d, c = %g: a fixed order has %.2f (%.3f)", rows[k].cap,
+           rows[k].c, rows[k].fixed, fixed);
+        ok(fabs(ready - rows[k].ready) < 0.005, "cap %d, c = %g: readiness-first has a period of %.2f (%.3f)",
+           rows[k].cap, rows[k].c, rows[k].ready, ready);
+        ok(fabs(little - rows[k].little) < 0.005, "cap %d, c = %g: Little's bound is %.2f", rows[k].cap,
+           rows[k].c, rows[k].little);
         shunt_sched_plan_t *plan;
         must(shunt_sched_plan_create(profile, NULL, &plan));
         double planned = (shunt_sched_plan_makespan(plan) - fill) / m;
-        ok(planned <= ready + 1e-9 && planned >= little - 1e-9, "cap %d, c = %g: the plan's %.3f is between both", rows[k].cap, rows[k].c, planned);
-        printf("# cap %d, c %g: fixed order %.3f (reference %.2f), ready %.3f, plan %.3f, Little %.3f\n", rows[k].cap, rows[k].c, fixed,
-               rows[k].fixed, ready, planned, little);
+        ok(planned <= ready + 1e-9 && planned >= little - 1e-9,
+           "cap %d, c = %g: the plan's %.3f is between both", rows[k].cap, rows[k].c, planned);
+        printf("# cap %d, c %g: fixed order %.3f (reference %.2f), ready %.3f, plan %.3f, Little %.3f\n",
+               rows[k].cap, rows[k].c, fixed, rows[k].fixed, ready, planned, little);
         shunt_sched_plan_destroy(plan);
         shunt_sched_destroy(schedule);
         shunt_sched_profile_destroy(profile);
@@ -285,13 +305,15 @@ static void sends_and_queues(void)
     must(shunt_sched_create_warmup(profile, x, &schedule));
     must(shunt_sched_simulate(schedule, profile, SHUNT_SCHED_BLOCKING_SENDS, &result));
     double blocked = shunt_sched_result_period(result);
-    ok(fabs(blocked - (1 + 2 + 5)) < 0.05, "a blocking send makes the sender's loop f + b + c (%.3f), whatever the slack", blocked);
+    ok(fabs(blocked - (1 + 2 + 5)) < 0.05,
+       "a blocking send makes the sender's loop f + b + c (%.3f), whatever the slack", blocked);
     shunt_sched_result_destroy(result);
     must(shunt_sched_profile_set_link(profile, 1, 0, 0, 7, 0));
     must(shunt_sched_simulate(schedule, profile, 0, &result));
     ok(shunt_sched_warmup_period(profile, x) == 7 && shunt_sched_result_makespan(result) >= m * 7.0,
        "a link with a service time of 7 bounds the period");
-    ok(shunt_sched_lower_bound(profile, 0) > (m - 1) * 7.0 && shunt_sched_lower_bound(profile, 0) <= shunt_sched_result_makespan(result),
+    ok(shunt_sched_lower_bound(profile, 0) > (m - 1) * 7.0 &&
+           shunt_sched_lower_bound(profile, 0) <= shunt_sched_result_makespan(result),
        "and the lower bound knows");
     shunt_sched_result_destroy(result);
     shunt_sched_destroy(schedule);
@@ -329,7 +351,8 @@ static void little(void)
 /* The planner is never worse than the schedules that it competes with, under the memory that those take. */
 static void never_worse(void)
 {
-    static const shunt_sched_kind_t kinds[] = {SHUNT_SCHED_1F1B, SHUNT_SCHED_ADAPTED, SHUNT_SCHED_ZBH1, SHUNT_SCHED_ZBH2, SHUNT_SCHED_PIPEMORPH};
+    static const shunt_sched_kind_t kinds[] = {SHUNT_SCHED_1F1B, SHUNT_SCHED_ADAPTED, SHUNT_SCHED_ZBH1,
+                                               SHUNT_SCHED_ZBH2, SHUNT_SCHED_PIPEMORPH};
     uint64_t seed = 33;
     double worst = 0, best = 0;
 
@@ -337,7 +360,8 @@ static void never_worse(void)
         int p = random_int(&seed, 3, 8), m = random_int(&seed, 2 * p + 2, 3 * p + 6);
         shunt_sched_profile_t *profile = uniform(p, m, 1, 1, 1);
         for (int i = 0; i < p; i++)
-            must(shunt_sched_profile_set_stage(profile, i, random_int(&seed, 5, 15), random_int(&seed, 5, 15), random_int(&seed, 5, 15)));
+            must(shunt_sched_profile_set_stage(profile, i, random_int(&seed, 5, 15), random_int(&seed, 5, 15),
+                                               random_int(&seed, 5, 15)));
         int c = random_int(&seed, 0, 80);
         must(shunt_sched_profile_set_link(profile, random_int(&seed, 0, p - 2), c, c, 0, 0));
         shunt_sched_kind_t kind = kinds[k % 5];
@@ -355,7 +379,9 @@ static void never_worse(void)
         shunt_sched_destroy(other);
         shunt_sched_profile_destroy(profile);
     }
-    ok(worst <= 1e-9, "no plan is slower than 1F1B, adapted 1F1B, ZB-H1, ZB-H2 or PipeMorph's with the same memory (worst %+.2f %%, best %+.1f %%)",
+    ok(worst <= 1e-9,
+       "no plan is slower than 1F1B, adapted 1F1B, ZB-H1, ZB-H2 or PipeMorph's with the same memory (worst "
+       "%+.2f %%, best %+.1f %%)",
        100 * worst, 100 * best);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Schedules in each form from any bytes: refused with a text, or taken and then the same after being written and read. */
+/* Schedules in each form from any bytes: refused with a text, or taken and then the same after being written
+ * and read. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (!out || shunt_sched_write(schedule, (shunt_sched_format_t)format, out) != SHUNT_OK)
             abort();
         fclose(out);
-        if (shunt_sched_read(text, n, (shunt_sched_format_t)format, &again) != SHUNT_OK || !shunt_sched_equal(schedule, again))
+        if (shunt_sched_read(text, n, (shunt_sched_format_t)format, &again) != SHUNT_OK ||
+            !shunt_sched_equal(schedule, again))
             abort();
         free(text);
         shunt_sched_destroy(schedule);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Plans against brute-forced optima of random small pipelines: unequal stages, one or two slow links, with and without
- * caps, whole and split backwards. `optimum N [SEED]` runs N cases instead of 240.
+ * Plans against brute-forced optima of random small pipelines: unequal stages, one or two slow links, with
+ * and without caps, whole and split backwards. `optimum N [SEED]` runs N cases instead of 240.
  */
 #include <math.h>
 #include <string.h>
@@ -22,10 +22,12 @@ static shunt_sched_profile_t *random_case(uint64_t *seed, int n, int *split, int
     m = random_int(seed, 5, *split ? 6 : 8);
     must(shunt_sched_profile_create(p, 1, m, &profile));
     for (int i = 0; i < p; i++) {
-        int f = random_int(seed, 1, 10), b = random_int(seed, 1, 12), w = *split ? random_int(seed, 1, 10) : 0;
+        int f = random_int(seed, 1, 10), b = random_int(seed, 1, 12),
+            w = *split ? random_int(seed, 1, 10) : 0;
         must(shunt_sched_profile_set_stage(profile, i, f, b, w));
         if (*capped)
-            must(shunt_sched_profile_set_cap(profile, i, random_int(seed, p - i > 2 ? p - i - 1 : 1, p - i + 1)));
+            must(shunt_sched_profile_set_cap(profile, i,
+                                             random_int(seed, p - i > 2 ? p - i - 1 : 1, p - i + 1)));
     }
     for (int slow = random_int(seed, 1, 2); slow > 0; slow--) {
         int c = random_int(seed, 1, 40), queue = random_int(seed, 0, 4) == 0 ? random_int(seed, 1, 12) : 0;
@@ -44,7 +46,8 @@ int main(int argc, char **argv)
     for (int k = 0; k < n; k++) {
         int split, capped, exact;
         shunt_sched_profile_t *profile = random_case(&seed, k, &split, &capped);
-        shunt_sched_plan_params_t params = {sizeof(params), split ? SHUNT_SCHED_ONLY_SPLIT : SHUNT_SCHED_NO_SPLIT, 0, 0};
+        shunt_sched_plan_params_t params = {sizeof(params),
+                                            split ? SHUNT_SCHED_ONLY_SPLIT : SHUNT_SCHED_NO_SPLIT, 0, 0};
         shunt_sched_plan_t *plan;
         must(shunt_sched_plan_create(profile, &params, &plan));
         dead += shunt_sched_check(shunt_sched_plan_schedule(plan), profile) != SHUNT_OK;
@@ -59,15 +62,16 @@ int main(int argc, char **argv)
         sum[class] += over;
         worst[class] = fmax(worst[class], over);
         if (argc > 3)
-            printf("# case %d split %d capped %d: plan %g best %g bound %g exact %d\n", k, split, capped, planned, best, bound, exact);
+            printf("# case %d split %d capped %d: plan %g best %g bound %g exact %d\n", k, split, capped,
+                   planned, best, bound, exact);
         shunt_sched_plan_destroy(plan);
         shunt_sched_profile_destroy(profile);
     }
     static const char *const names[] = {"whole", "split", "whole, capped", "split, capped"};
     double all = 0, most = 0;
     for (int c = 0; c < 4; c++) {
-        printf("# %-14s %4d cases, %4d optimal, mean %.4f %%, worst %.3f %% above the optimum\n", names[c], count[c], hit[c],
-               count[c] ? 100 * sum[c] / count[c] : 0, 100 * worst[c]);
+        printf("# %-14s %4d cases, %4d optimal, mean %.4f %%, worst %.3f %% above the optimum\n", names[c],
+               count[c], hit[c], count[c] ? 100 * sum[c] / count[c] : 0, 100 * worst[c]);
         all += sum[c];
         most = fmax(most, worst[c]);
     }

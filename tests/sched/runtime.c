@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a running job uses: the next operation, plans that follow measurements, micro-batches among replicas. */
+/* What a running job uses: the next operation, plans that follow measurements, micro-batches among replicas.
+ */
 #include <math.h>
 #include <string.h>
 #include "sched/sched.h"
@@ -15,8 +16,8 @@ struct message {
 };
 
 /* Runs all stages by shunt_sched_next(); returns the makespan, or -1 if nothing can go on. */
-static double drive(const shunt_sched_profile_t *profile, const shunt_sched_t *schedule, unsigned flags, int credits, int *ahead,
-                    double noise, uint64_t *seed)
+static double drive(const shunt_sched_profile_t *profile, const shunt_sched_t *schedule, unsigned flags,
+                    int credits, int *ahead, double noise, uint64_t *seed)
 {
     int p = profile->p, v = profile->v, positions = p * v, vee = schedule->vee, n_messages = 0, left = 0;
     shunt_sched_run_t *runs[16];
@@ -39,12 +40,15 @@ static double drive(const shunt_sched_profile_t *profile, const shunt_sched_t *s
         for (int i = 0; i < p; i++) {
             if (busy[i].microbatch >= 0 && free_at[i] <= now) {
                 must(shunt_sched_run_done(runs[i], busy[i]));
-                int at = shunt__sched_position(p, vee, i, busy[i].chunk), gradient = busy[i].type != SHUNT_SCHED_F;
+                int at = shunt__sched_position(p, vee, i, busy[i].chunk),
+                    gradient = busy[i].type != SHUNT_SCHED_F;
                 int to = gradient ? at - 1 : at + 1;
                 if (busy[i].type != SHUNT_SCHED_W && to >= 0 && to < positions) {
                     struct shunt__hop hop = shunt__sched_hop(profile, vee, at, gradient);
-                    messages[n_messages++] = (struct message){now + hop.latency, hop.stage,
-                                                              {gradient ? SHUNT_SCHED_B : SHUNT_SCHED_F, to / p, busy[i].microbatch}};
+                    messages[n_messages++] = (struct message){
+                        now + hop.latency,
+                        hop.stage,
+                        {gradient ? SHUNT_SCHED_B : SHUNT_SCHED_F, to / p, busy[i].microbatch}};
                     if (hop.latency == 0) {
                         must(shunt_sched_run_arrived(runs[hop.stage], messages[n_messages - 1].input));
                         n_messages--;
@@ -60,8 +64,10 @@ static double drive(const shunt_sched_profile_t *profile, const shunt_sched_t *s
             if (busy[i].microbatch >= 0 || shunt_sched_next(runs[i], &op) != SHUNT_OK || op.microbatch < 0)
                 continue;
             int k = i * v + op.chunk;
-            double t = op.type == SHUNT_SCHED_F ? profile->forward[k] : op.type == SHUNT_SCHED_W ? profile->weight[k]
-                       : op.type == SHUNT_SCHED_I ? profile->backward[k] : profile->backward[k] + profile->weight[k];
+            double t = op.type == SHUNT_SCHED_F   ? profile->forward[k]
+                       : op.type == SHUNT_SCHED_W ? profile->weight[k]
+                       : op.type == SHUNT_SCHED_I ? profile->backward[k]
+                                                  : profile->backward[k] + profile->weight[k];
             busy[i] = op;
             free_at[i] = now + t * (1 + noise * random_int(seed, 0, 100) / 100.0);
         }
@@ -104,14 +110,16 @@ static void next_follows(void)
     for (int kind = SHUNT_SCHED_GPIPE; kind <= SHUNT_SCHED_READY; kind++) {
         shunt_sched_profile_t *profile;
         shunt_sched_t *schedule;
-        must(shunt_sched_profile_create(4, kind == SHUNT_SCHED_INTERLEAVED || kind == SHUNT_SCHED_ZBV ? 2 : 1, 12, &profile));
+        must(shunt_sched_profile_create(4, kind == SHUNT_SCHED_INTERLEAVED || kind == SHUNT_SCHED_ZBV ? 2 : 1,
+                                        12, &profile));
         for (int i = 0; i < 4; i++) {
             must(shunt_sched_profile_set_stage(profile, i, 4 + i, 6, 4));
             must(shunt_sched_profile_set_link(profile, i, 3, 3, 0, 0));
         }
         must(shunt_sched_create(profile, (shunt_sched_kind_t)kind, &schedule));
         cases++;
-        same += fabs(drive(profile, schedule, SHUNT_SCHED_FOLLOW, 0, &ahead, 0, &seed) - simulate(schedule, profile)) < 1e-9;
+        same += fabs(drive(profile, schedule, SHUNT_SCHED_FOLLOW, 0, &ahead, 0, &seed) -
+                     simulate(schedule, profile)) < 1e-9;
         for (int k = 0; k < 20; k++)
             stuck += drive(profile, schedule, 0, k % 3 == 0 ? 14 : 0, &ahead, 3, &seed) < 0;
         shunt_sched_destroy(schedule);
@@ -134,7 +142,8 @@ static void next_adapts(void)
     double fixed = drive(profile, schedule, SHUNT_SCHED_FOLLOW, 0, &ahead, 0, &seed);
     ok(fixed == 189 && ahead == 0, "the plain plan under a delay of 4 takes 189");
     double ready = drive(profile, schedule, 0, 24, &ahead, 0, &seed);
-    ok(ready <= 103 && ahead > 0, "with credits readiness takes %g, near the adapted plan's 101, and ran ahead %d times", ready, ahead);
+    ok(ready <= 103 && ahead > 0,
+       "with credits readiness takes %g, near the adapted plan's 101, and ran ahead %d times", ready, ahead);
     shunt_sched_destroy(schedule);
     shunt_sched_profile_destroy(profile);
 }
@@ -147,21 +156,25 @@ static void next_refuses(void)
     shunt_sched_op_t op, other = {SHUNT_SCHED_F, 0, 2};
 
     must(shunt_sched_create(profile, SHUNT_SCHED_1F1B, &schedule));
-    ok(shunt_sched_run_create(schedule, 2, 0, 0, &run) == SHUNT_ERR_INVALID, "a stage beyond the last has no run");
+    ok(shunt_sched_run_create(schedule, 2, 0, 0, &run) == SHUNT_ERR_INVALID,
+       "a stage beyond the last has no run");
     must(shunt_sched_run_create(schedule, 1, 0, 0, &run));
     ok(shunt_sched_next(run, &op) == SHUNT_IN_PROGRESS, "before the first message there is nothing to run");
     ok(shunt_sched_run_done(run, other) == SHUNT_ERR_INVALID, "what was not given out can't be done");
     other.microbatch = 0;
     must(shunt_sched_run_arrived(run, other));
     must(shunt_sched_run_arrived(run, other));
-    ok(shunt_sched_next(run, &op) == SHUNT_OK && op.type == SHUNT_SCHED_F && op.microbatch == 0, "then its forward");
+    ok(shunt_sched_next(run, &op) == SHUNT_OK && op.type == SHUNT_SCHED_F && op.microbatch == 0,
+       "then its forward");
     must(shunt_sched_run_done(run, op));
     ok(shunt_sched_run_done(run, op) == SHUNT_ERR_INVALID, "which is done once");
-    ok(shunt_sched_next(run, &op) == SHUNT_OK && op.type == SHUNT_SCHED_B, "and on the last stage its backward");
+    ok(shunt_sched_next(run, &op) == SHUNT_OK && op.type == SHUNT_SCHED_B,
+       "and on the last stage its backward");
     shunt_sched_run_reset(run);
     ok(shunt_sched_next(run, &op) == SHUNT_IN_PROGRESS, "after a reset all begins again");
     other.microbatch = 3;
-    ok(shunt_sched_run_arrived(run, other) == SHUNT_ERR_INVALID, "a micro-batch beyond the last can't arrive");
+    ok(shunt_sched_run_arrived(run, other) == SHUNT_ERR_INVALID,
+       "a micro-batch beyond the last can't arrive");
     shunt_sched_run_destroy(run);
     shunt_sched_run_destroy(NULL);
     shunt_sched_destroy(schedule);
@@ -220,23 +233,25 @@ static void adapts(void)
     ok(!event.changed, "one late iteration changes nothing");
     event = iterate(&job);
     ok(event.changed, "the second does: %s", event.text);
-    ok(strstr(event.text, "link 2-3: 0.2 \xe2\x86\x92 31 ms since step 500; warm-up 4,3,2,1 \xe2\x86\x92 ") && strstr(event.text, "; predicted "),
+    ok(strstr(event.text, "link 2-3: 0.2 \xe2\x86\x92 31 ms since step 500; warm-up 4,3,2,1 \xe2\x86\x92 ") &&
+           strstr(event.text, "; predicted "),
        "the event names the link, the delays, the step, the counts and the prediction");
-    ok(event.predicted < 0.75 * event.predicted_before, "the new plan is predicted to take %.3g instead of %.3g s", event.predicted,
-       event.predicted_before);
+    ok(event.predicted < 0.75 * event.predicted_before,
+       "the new plan is predicted to take %.3g instead of %.3g s", event.predicted, event.predicted_before);
     after = shunt_sched_warmup(shunt_sched_adapt_schedule(job.adapt), 0);
     ok(after > before[0], "it warms up with more forwards (%d)", after);
     for (int k = 0; k < 5; k++)
         changes += iterate(&job).changed;
-    ok(changes == 0 && shunt_sched_adapt_error(job.adapt) < 0.1, "it stays, and the prediction is off by %.1f %%",
-       100 * shunt_sched_adapt_error(job.adapt));
+    ok(changes == 0 && shunt_sched_adapt_error(job.adapt) < 0.1,
+       "it stays, and the prediction is off by %.1f %%", 100 * shunt_sched_adapt_error(job.adapt));
     job.delay = 0.0002;
     for (int k = 0; k < 12 && !changes; k++) {
         event = iterate(&job);
         changes += event.changed;
     }
     ok(changes == 1, "the link recovers, and so does the plan: %s", event.text);
-    is_int(shunt_sched_warmup(shunt_sched_adapt_schedule(job.adapt), 0), before[0], "it is the first one again");
+    is_int(shunt_sched_warmup(shunt_sched_adapt_schedule(job.adapt), 0), before[0],
+           "it is the first one again");
     job.delay = 0.040;
     iterate(&job);
     job.delay = 0.0002;
@@ -246,11 +261,13 @@ static void adapts(void)
     is_int(changes, 0, "a single spike changes nothing");
     shunt_sched_profile_t *smaller = uniform(3, 12, 0.013, 0.027, 0);
     must(shunt_sched_adapt_replace(job.adapt, job.step, smaller, "stage 3 died", &event));
-    ok(event.changed && strstr(event.text, "stage 3 died; 4 \xe2\x86\x92 3 stages"), "after a death: %s", event.text);
+    ok(event.changed && strstr(event.text, "stage 3 died; 4 \xe2\x86\x92 3 stages"), "after a death: %s",
+       event.text);
     is_int(shunt_sched_stages(shunt_sched_adapt_schedule(job.adapt)), 3, "the survivors have a plan");
     double *bad = calloc((size_t)shunt_sched_adapt_entries(job.adapt), sizeof(double));
     bad[4] = -1;
-    ok(shunt_sched_adapt_step(job.adapt, 1, bad, 0, &event) == SHUNT_ERR_INVALID && strstr(shunt_error_text(), "stage 1"),
+    ok(shunt_sched_adapt_step(job.adapt, 1, bad, 0, &event) == SHUNT_ERR_INVALID &&
+           strstr(shunt_error_text(), "stage 1"),
        "a negative measurement is refused: %s", shunt_error_text());
     free(bad);
     shunt_sched_profile_destroy(smaller);
@@ -323,19 +340,22 @@ static void rebalances(void)
     is_int(best, n, "the shares end as early as any (brute force)");
     is_int(whole, n, "and are all of the micro-batches");
     is_int(weighted, n, "and their gradients' weights add up to one");
-    double equal[] = {1, 1, 1, 1}, slow[] = {1, 1, 1, 2}, dead[] = {1, INFINITY, 1, 1}, none[] = {INFINITY, INFINITY};
+    double equal[] = {1, 1, 1, 1}, slow[] = {1, 1, 1, 2}, dead[] = {1, INFINITY, 1, 1},
+           none[] = {INFINITY, INFINITY};
     int counts[4], owner[12], kept = 1;
     must(shunt_sched_rebalance(4, equal, NULL, 48, counts, NULL));
     ok(counts[0] == 12 && counts[3] == 12, "equal replicas share equally");
     must(shunt_sched_rebalance(4, slow, NULL, 49, counts, NULL));
     ok(counts[3] == 7 && counts[0] == 14, "one of half the speed gets half");
-    ok(shunt_sched_rebalance(2, none, NULL, 4, counts, NULL) == SHUNT_ERR_INVALID, "nobody alive: %s", shunt_error_text());
+    ok(shunt_sched_rebalance(2, none, NULL, 4, counts, NULL) == SHUNT_ERR_INVALID, "nobody alive: %s",
+       shunt_error_text());
     for (int k = 0; k < 12; k++)
         owner[k] = k / 3;
     must(shunt_sched_move(4, dead, 12, owner));
     for (int k = 0; k < 12; k++)
         kept &= k / 3 == 1 ? owner[k] != 1 : owner[k] == k / 3;
-    ok(kept && owner[3] == 0 && owner[4] == 2 && owner[5] == 3, "a failed replica's micro-batches go to the others, one each");
+    ok(kept && owner[3] == 0 && owner[4] == 2 && owner[5] == 3,
+       "a failed replica's micro-batches go to the others, one each");
     owner[0] = 9;
     ok(shunt_sched_move(4, dead, 12, owner) == SHUNT_ERR_INVALID, "an owner that does not exist is refused");
 }

@@ -8,7 +8,8 @@
 
 static void refused(shunt_status_t st, shunt_status_t want, const char *words, const char *what)
 {
-    ok(st == want && strstr(shunt_error_text(), words), "%s: %s", what, st == SHUNT_OK ? "accepted" : shunt_error_text());
+    ok(st == want && strstr(shunt_error_text(), words), "%s: %s", what,
+       st == SHUNT_OK ? "accepted" : shunt_error_text());
 }
 
 static char *text_of(const shunt_sched_t *schedule, shunt_sched_format_t format, size_t *size)
@@ -56,7 +57,8 @@ static void kinds(void)
                     printf("# format %d: %s\n", format, shunt_error_text());
                 free(text);
             }
-            is_int(same, 5, "%s of %d x %d is the same after being written and read in five forms", name, p, m);
+            is_int(same, 5, "%s of %d x %d is the same after being written and read in five forms", name, p,
+                   m);
             shunt_sched_destroy(schedule);
             shunt_sched_profile_destroy(profile);
         }
@@ -72,7 +74,8 @@ static void chunked(void)
         for (int i = 0; i < 4; i++)
             must(shunt_sched_profile_set_stage(profile, i, 12, 24, 0));
         double want = 16 * 36 + 3 * 36.0 / v;
-        ok(fabs(makespan(profile, SHUNT_SCHED_INTERLEAVED) - want) < 1e-9, "%d chunks divide the fill of interleaved 1F1B by %d", v, v);
+        ok(fabs(makespan(profile, SHUNT_SCHED_INTERLEAVED) - want) < 1e-9,
+           "%d chunks divide the fill of interleaved 1F1B by %d", v, v);
         shunt_sched_profile_destroy(profile);
     }
     must(shunt_sched_profile_create(4, 2, 20, &profile));
@@ -84,7 +87,8 @@ static void chunked(void)
     for (int i = 0; i < 4; i++)
         even &= shunt_sched_peak_live(schedule, i) <= 4;
     ok(even, "ZB-V keeps p micro-batches alive at most, on every stage");
-    ok(makespan(profile, SHUNT_SCHED_ZBV) <= 20 * 6 + 3, "and is idle only while it fills (%g)", makespan(profile, SHUNT_SCHED_ZBV));
+    ok(makespan(profile, SHUNT_SCHED_ZBV) <= 20 * 6 + 3, "and is idle only while it fills (%g)",
+       makespan(profile, SHUNT_SCHED_ZBV));
     shunt_sched_destroy(schedule);
     shunt_sched_profile_destroy(profile);
 }
@@ -103,23 +107,32 @@ static shunt_status_t custom(const char *text)
 static void bad_schedules(void)
 {
     ok(custom(HEAD "0: F0 F1 B0 B1\n1: F0 B0 F1 B1\n") == SHUNT_OK, "a good schedule is taken");
-    refused(custom(HEAD "0: F0 B0 F1 B1\n1: F0 F1 B0 B1\n"), SHUNT_ERR_FORMAT, "stage 0, operation 1 (B of micro-batch 0) waits", "a deadlock");
-    refused(custom(HEAD "0: F0 F1 B0\n1: F0 B0 F1 B1\n"), SHUNT_ERR_FORMAT, "stage 0 lacks B of micro-batch 1", "a backward that is missing");
-    refused(custom(HEAD "0: F0 F0 B0 B1\n1: F0 B0 F1 B1\n"), SHUNT_ERR_FORMAT, "stage 0, operation 1: F of micro-batch 0 stands there", "one twice");
-    refused(custom(HEAD "0: F0 B1 F1 B0\n1: F0 B0 F1 B1\n"), SHUNT_ERR_FORMAT, "before its forward", "a backward before its forward");
-    refused(custom(HEAD "0: F0 W0 I0 F1 B1\n1: F0 B0 F1 B1\n"), SHUNT_ERR_FORMAT, "before its input gradient", "W before I");
-    refused(custom(HEAD "0: F0 B0 I0 W0 F1 B1\n1: F0 B0 F1 B1\n"), SHUNT_ERR_FORMAT, "both B and I", "B and I of one");
+    refused(custom(HEAD "0: F0 B0 F1 B1\n1: F0 F1 B0 B1\n"), SHUNT_ERR_FORMAT,
+            "stage 0, operation 1 (B of micro-batch 0) waits", "a deadlock");
+    refused(custom(HEAD "0: F0 F1 B0\n1: F0 B0 F1 B1\n"), SHUNT_ERR_FORMAT,
+            "stage 0 lacks B of micro-batch 1", "a backward that is missing");
+    refused(custom(HEAD "0: F0 F0 B0 B1\n1: F0 B0 F1 B1\n"), SHUNT_ERR_FORMAT,
+            "stage 0, operation 1: F of micro-batch 0 stands there", "one twice");
+    refused(custom(HEAD "0: F0 B1 F1 B0\n1: F0 B0 F1 B1\n"), SHUNT_ERR_FORMAT, "before its forward",
+            "a backward before its forward");
+    refused(custom(HEAD "0: F0 W0 I0 F1 B1\n1: F0 B0 F1 B1\n"), SHUNT_ERR_FORMAT, "before its input gradient",
+            "W before I");
+    refused(custom(HEAD "0: F0 B0 I0 W0 F1 B1\n1: F0 B0 F1 B1\n"), SHUNT_ERR_FORMAT, "both B and I",
+            "B and I of one");
     refused(custom(HEAD "0: F0 I0 F1 B1\n1: F0 B0 F1 B1\n"), SHUNT_ERR_FORMAT, "lacks W", "I without W");
-    refused(custom(HEAD "0: F0 F2 B0 B2\n1: F0 B0 F1 B1\n"), SHUNT_ERR_FORMAT, "out of range", "a micro-batch beyond the last");
+    refused(custom(HEAD "0: F0 F2 B0 B2\n1: F0 B0 F1 B1\n"), SHUNT_ERR_FORMAT, "out of range",
+            "a micro-batch beyond the last");
     refused(custom(HEAD "0: F0 F1 B0 B1\n"), SHUNT_ERR_FORMAT, "1 of 2 stages", "a stage too few");
     refused(custom(HEAD "0: F0 X1\n"), SHUNT_ERR_FORMAT, "\"X1\" is no operation", "an operation of no type");
     refused(custom("hello"), SHUNT_ERR_FORMAT, "shunt-schedule", "another file");
     refused(custom("shunt-schedule 1\nstages 99999999\n"), SHUNT_ERR_FORMAT, "line 2", "too many stages");
     const char *table = "0F0,0F1,0B0,0B1\n0F0,0B0,0F1,0B1\n";
     shunt_sched_t *schedule;
-    refused(shunt_sched_read(table, strlen(table), SHUNT_SCHED_PYTORCH, &schedule), SHUNT_ERR_FORMAT, "row 1, column 1", "a stage on the wrong rank");
+    refused(shunt_sched_read(table, strlen(table), SHUNT_SCHED_PYTORCH, &schedule), SHUNT_ERR_FORMAT,
+            "row 1, column 1", "a stage on the wrong rank");
     table = "0F0,0Q1\n";
-    refused(shunt_sched_read(table, strlen(table), SHUNT_SCHED_PYTORCH, &schedule), SHUNT_ERR_FORMAT, "\"0Q1\" is no cell", "a cell of no type");
+    refused(shunt_sched_read(table, strlen(table), SHUNT_SCHED_PYTORCH, &schedule), SHUNT_ERR_FORMAT,
+            "\"0Q1\" is no cell", "a cell of no type");
 }
 
 static void bad_profiles(void)
@@ -129,25 +142,37 @@ static void bad_profiles(void)
     int low[] = {2, 3, 1}, zero[] = {2, 0, 1};
 
     refused(shunt_sched_profile_create(0, 1, 1, &profile), SHUNT_ERR_INVALID, "0 stages", "no stages");
-    refused(shunt_sched_profile_create(3, 1, 0, &profile), SHUNT_ERR_INVALID, "0 micro-batches", "no micro-batches");
-    refused(shunt_sched_profile_create(3, 99, 1, &profile), SHUNT_ERR_INVALID, "99 chunks", "too many chunks");
+    refused(shunt_sched_profile_create(3, 1, 0, &profile), SHUNT_ERR_INVALID, "0 micro-batches",
+            "no micro-batches");
+    refused(shunt_sched_profile_create(3, 99, 1, &profile), SHUNT_ERR_INVALID, "99 chunks",
+            "too many chunks");
     must(shunt_sched_profile_create(3, 1, 6, &profile));
-    refused(shunt_sched_profile_set_stage(profile, 1, -1, 1, 0), SHUNT_ERR_INVALID, "forward of stage 1", "a negative time");
-    refused(shunt_sched_profile_set_stage(profile, 1, 1, NAN, 0), SHUNT_ERR_INVALID, "backward of stage 1", "a time that is no number");
-    refused(shunt_sched_profile_set_stage(profile, 3, 1, 1, 0), SHUNT_ERR_INVALID, "stage 3", "a stage beyond the last");
-    refused(shunt_sched_profile_set_link(profile, 1, INFINITY, 0, 0, 0), SHUNT_ERR_INVALID, "latency of link 1", "an infinite latency");
+    refused(shunt_sched_profile_set_stage(profile, 1, -1, 1, 0), SHUNT_ERR_INVALID, "forward of stage 1",
+            "a negative time");
+    refused(shunt_sched_profile_set_stage(profile, 1, 1, NAN, 0), SHUNT_ERR_INVALID, "backward of stage 1",
+            "a time that is no number");
+    refused(shunt_sched_profile_set_stage(profile, 3, 1, 1, 0), SHUNT_ERR_INVALID, "stage 3",
+            "a stage beyond the last");
+    refused(shunt_sched_profile_set_link(profile, 1, INFINITY, 0, 0, 0), SHUNT_ERR_INVALID,
+            "latency of link 1", "an infinite latency");
     refused(shunt_sched_profile_set_cap(profile, 0, -1), SHUNT_ERR_INVALID, "cap of -1", "a negative cap");
-    refused(shunt_sched_create(profile, SHUNT_SCHED_ZBH1, &schedule), SHUNT_ERR_INVALID, "no weight gradient", "ZB-H1 without weight times");
-    refused(shunt_sched_create_warmup(profile, low, &schedule), SHUNT_ERR_INVALID, "stage 0 warms up with 2", "warm-up counts that rise");
-    refused(shunt_sched_create_warmup(profile, zero, &schedule), SHUNT_ERR_INVALID, "stage 1: a warm-up of 0", "a warm-up of nothing");
+    refused(shunt_sched_create(profile, SHUNT_SCHED_ZBH1, &schedule), SHUNT_ERR_INVALID, "no weight gradient",
+            "ZB-H1 without weight times");
+    refused(shunt_sched_create_warmup(profile, low, &schedule), SHUNT_ERR_INVALID, "stage 0 warms up with 2",
+            "warm-up counts that rise");
+    refused(shunt_sched_create_warmup(profile, zero, &schedule), SHUNT_ERR_INVALID, "stage 1: a warm-up of 0",
+            "a warm-up of nothing");
     must(shunt_sched_create(profile, SHUNT_SCHED_GPIPE, &schedule));
     must(shunt_sched_profile_set_cap(profile, 1, 4));
-    refused(shunt_sched_check(schedule, profile), SHUNT_ERR_FORMAT, "stage 1, operation 4: F of micro-batch 4", "a cap that is exceeded");
+    refused(shunt_sched_check(schedule, profile), SHUNT_ERR_FORMAT,
+            "stage 1, operation 4: F of micro-batch 4", "a cap that is exceeded");
     shunt_sched_destroy(schedule);
     shunt_sched_profile_destroy(profile);
     must(shunt_sched_profile_create(4, 2, 6, &profile));
-    refused(shunt_sched_create(profile, SHUNT_SCHED_INTERLEAVED, &schedule), SHUNT_ERR_UNSUPPORTED, "stages divide", "interleaved with a remainder");
-    refused(shunt_sched_create(profile, SHUNT_SCHED_1F1B, &schedule), SHUNT_ERR_UNSUPPORTED, "one chunk", "1F1B with chunks");
+    refused(shunt_sched_create(profile, SHUNT_SCHED_INTERLEAVED, &schedule), SHUNT_ERR_UNSUPPORTED,
+            "stages divide", "interleaved with a remainder");
+    refused(shunt_sched_create(profile, SHUNT_SCHED_1F1B, &schedule), SHUNT_ERR_UNSUPPORTED, "one chunk",
+            "1F1B with chunks");
     shunt_sched_profile_destroy(profile);
     shunt_sched_kind_t kind;
     refused(shunt_sched_kind_from_name("fastest", &kind), SHUNT_ERR_NOT_FOUND, "zb-h1", "a kind of no name");
@@ -186,7 +211,8 @@ static void causes(void)
         last = end;
     }
     ok(last == shunt_sched_result_makespan(result), "the timeline ends at the makespan");
-    ok(shunt_sched_result_time(result, 4, 0, &start, &end) == SHUNT_ERR_INVALID, "a stage beyond the last has no timeline");
+    ok(shunt_sched_result_time(result, 4, 0, &start, &end) == SHUNT_ERR_INVALID,
+       "a stage beyond the last has no timeline");
     shunt_sched_result_destroy(result);
     shunt_sched_destroy(schedule);
     shunt_sched_profile_destroy(profile);
@@ -223,9 +249,12 @@ static void traces(void)
         shunt_sched_profile_destroy(profile);
         shunt_sched_profile_destroy(read);
     }
-    const char *bad = "{\"traceEvents\": [{\"name\": \"F0\", \"ph\": \"X\", \"ts\": 1, \"dur\": 2, \"tid\": 0}]}";
-    refused(shunt_sched_trace_read(bad, strlen(bad), NULL, NULL, NULL), SHUNT_ERR_FORMAT, "stage 0 lacks B", "a trace without backwards");
-    refused(shunt_sched_trace_read("[]", 2, NULL, NULL, NULL), SHUNT_ERR_FORMAT, "no operations", "an empty trace");
+    const char *bad =
+        "{\"traceEvents\": [{\"name\": \"F0\", \"ph\": \"X\", \"ts\": 1, \"dur\": 2, \"tid\": 0}]}";
+    refused(shunt_sched_trace_read(bad, strlen(bad), NULL, NULL, NULL), SHUNT_ERR_FORMAT, "stage 0 lacks B",
+            "a trace without backwards");
+    refused(shunt_sched_trace_read("[]", 2, NULL, NULL, NULL), SHUNT_ERR_FORMAT, "no operations",
+            "an empty trace");
     refused(shunt_sched_trace_read("[{", 2, NULL, NULL, NULL), SHUNT_ERR_FORMAT, "not JSON", "half a trace");
 }
 
@@ -241,7 +270,8 @@ static void plans(void)
         must(shunt_sched_profile_set_cap(profile, i, 8));
     must(shunt_sched_plan_create(profile, &params, &a));
     must(shunt_sched_plan_create(profile, &params, &b));
-    ok(shunt_sched_equal(shunt_sched_plan_schedule(a), shunt_sched_plan_schedule(b)), "equal profiles give equal plans");
+    ok(shunt_sched_equal(shunt_sched_plan_schedule(a), shunt_sched_plan_schedule(b)),
+       "equal profiles give equal plans");
     for (int i = 0; i < 8; i++)
         caps &= shunt_sched_peak_live(shunt_sched_plan_schedule(a), i) <= 8;
     ok(caps && shunt_sched_check(shunt_sched_plan_schedule(a), profile) == SHUNT_OK, "a plan keeps its caps");
@@ -249,9 +279,11 @@ static void plans(void)
     shunt_sched_plan_destroy(a);
     shunt_sched_plan_destroy(b);
     params.flags = SHUNT_SCHED_NO_SPLIT | SHUNT_SCHED_ONLY_SPLIT;
-    refused(shunt_sched_plan_create(profile, &params, &a), SHUNT_ERR_INVALID, "also excluded", "a split that is asked for and excluded");
+    refused(shunt_sched_plan_create(profile, &params, &a), SHUNT_ERR_INVALID, "also excluded",
+            "a split that is asked for and excluded");
     params.size = 1;
-    refused(shunt_sched_plan_create(profile, &params, &a), SHUNT_ERR_INVALID, "params.size", "parameters of another version");
+    refused(shunt_sched_plan_create(profile, &params, &a), SHUNT_ERR_INVALID, "params.size",
+            "parameters of another version");
     for (int i = 0; i < 8; i++)
         must(shunt_sched_profile_set_cap(profile, i, 1));
     must(shunt_sched_plan_create(profile, NULL, &a));

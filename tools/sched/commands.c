@@ -45,14 +45,15 @@ static void print_table(const shunt_sched_t *schedule, const shunt_sched_result_
     printf("\n  stage  warm-up  live      busy   idle, waiting for: stages    links   memory\n");
     for (int i = 0; i < shunt_sched_stages(schedule); i++) {
         double busy = shunt_sched_result_busy(result, i), share = makespan > 0 ? 100 / makespan : 0;
-        printf("  %5d  %7d  %4g  %6.1f %%  %20s%6.1f %%  %5.1f %%  %5.1f %%\n", i, shunt_sched_warmup(schedule, i),
-               shunt_sched_result_peak_live(result, i), busy * share, "", get_dependency(result, i) * share, get_link(result, i) * share,
-               get_memory(result, i) * share);
+        printf("  %5d  %7d  %4g  %6.1f %%  %20s%6.1f %%  %5.1f %%  %5.1f %%\n", i,
+               shunt_sched_warmup(schedule, i), shunt_sched_result_peak_live(result, i), busy * share, "",
+               get_dependency(result, i) * share, get_link(result, i) * share, get_memory(result, i) * share);
     }
 }
 
-static void print_json(const struct inputs *in, const shunt_sched_t *schedule, const shunt_sched_profile_t *profile,
-                       const shunt_sched_result_t *result, double bound, const char *reason)
+static void print_json(const struct inputs *in, const shunt_sched_t *schedule,
+                       const shunt_sched_profile_t *profile, const shunt_sched_result_t *result, double bound,
+                       const char *reason)
 {
     int p = shunt_sched_stages(schedule);
 
@@ -60,7 +61,8 @@ static void print_json(const struct inputs *in, const shunt_sched_t *schedule, c
     json_number(stdout, "stages", p);
     json_number(stdout, "microbatches", shunt_sched_microbatches(schedule));
     json_number(stdout, "chunks", shunt_sched_chunks(schedule));
-    printf(",\n  \"split\": %s,\n  \"blocking\": %s", is_split(schedule) ? "true" : "false", in->blocking ? "true" : "false");
+    printf(",\n  \"split\": %s,\n  \"blocking\": %s", is_split(schedule) ? "true" : "false",
+           in->blocking ? "true" : "false");
     json_number(stdout, "makespan", shunt_sched_result_makespan(result));
     json_number(stdout, "period", shunt_sched_result_period(result));
     json_number(stdout, "bubble", shunt_sched_result_bubble(result));
@@ -92,11 +94,13 @@ static int report(struct inputs *in, const char *name)
 
     check(shunt_sched_check(schedule, profile));
     check(shunt_sched_simulate(schedule, profile, in->blocking ? SHUNT_SCHED_BLOCKING_SENDS : 0, &result));
-    double bound = shunt_sched_lower_bound(profile, is_split(schedule)), makespan = shunt_sched_result_makespan(result);
+    double bound = shunt_sched_lower_bound(profile, is_split(schedule)),
+           makespan = shunt_sched_result_makespan(result);
     double whole = shunt_sched_lower_bound(profile, 0), other = shunt_sched_lower_bound(profile, 1);
     double w = 0, f, b;
     shunt_sched_profile_get_stage(profile, 0, &f, &b, &w);
-    if (*reason && !in->no_split && w > 0) /* a plan is free in its choice, so its bound is that of the better form */
+    if (*reason && !in->no_split &&
+        w > 0) /* a plan is free in its choice, so its bound is that of the better form */
         bound = whole < other ? whole : other;
     tell_halved(in);
     if (in->json)
@@ -105,10 +109,13 @@ static int report(struct inputs *in, const char *name)
         double little = shunt_sched_little_bound(profile, is_split(schedule));
         if (*reason)
             printf("%s\n\n", reason);
-        printf("%-12s %s%s\n", "schedule", shunt_sched_kind_name(shunt_sched_kind(schedule)), in->blocking ? ", sends block" : "");
-        printf("%-12s %.6g\n%-12s %.6g per micro-batch\n%-12s %.1f %% of the stages' time\n", "makespan", makespan, "period",
-               shunt_sched_result_period(result), "bubble", 100 * shunt_sched_result_bubble(result));
-        printf("%-12s %.6g (this is %.2f %% above)", "lower bound", bound, bound > 0 ? 100 * (makespan / bound - 1) : 0);
+        printf("%-12s %s%s\n", "schedule", shunt_sched_kind_name(shunt_sched_kind(schedule)),
+               in->blocking ? ", sends block" : "");
+        printf("%-12s %.6g\n%-12s %.6g per micro-batch\n%-12s %.1f %% of the stages' time\n", "makespan",
+               makespan, "period", shunt_sched_result_period(result), "bubble",
+               100 * shunt_sched_result_bubble(result));
+        printf("%-12s %.6g (this is %.2f %% above)", "lower bound", bound,
+               bound > 0 ? 100 * (makespan / bound - 1) : 0);
         printf(little > 0 ? "; from the memory caps alone %.6g\n" : "\n", little);
         print_table(schedule, result);
     }
@@ -131,7 +138,8 @@ int run_plan(struct inputs *in)
 }
 
 /* The format named, else the one that the output's suffix names, else the default. */
-static const char *format_of(const struct inputs *in, const char *svg, const char *json, const char *csv, const char *otherwise)
+static const char *format_of(const struct inputs *in, const char *svg, const char *json, const char *csv,
+                             const char *otherwise)
 {
     const char *suffix = in->output ? strrchr(in->output, '.') : NULL;
 
@@ -148,7 +156,8 @@ static const char *format_of(const struct inputs *in, const char *svg, const cha
 
 int run_draw(struct inputs *in)
 {
-    const char *name = in->schedule ? in->schedule : "plan", *format = format_of(in, "svg", "trace", NULL, "text");
+    const char *name = in->schedule ? in->schedule : "plan",
+               *format = format_of(in, "svg", "trace", NULL, "text");
     char title[200];
     shunt_sched_profile_t *profile;
     shunt_sched_result_t *result;
@@ -158,16 +167,19 @@ int run_draw(struct inputs *in)
         usage_error("--format %s: draw knows text, svg and trace", format);
     shunt_sched_t *schedule = make_schedule(in, name, &profile, NULL, 0);
     check(shunt_sched_check(schedule, profile));
-    check(shunt_sched_simulate(schedule, profile, SHUNT_SCHED_TIMELINE | (in->blocking ? SHUNT_SCHED_BLOCKING_SENDS : 0), &result));
-    snprintf(title, sizeof(title), "%s, %d stages, %d micro-batches", shunt_sched_kind_name(shunt_sched_kind(schedule)), in->stages,
-             in->microbatches);
+    check(shunt_sched_simulate(
+        schedule, profile, SHUNT_SCHED_TIMELINE | (in->blocking ? SHUNT_SCHED_BLOCKING_SENDS : 0), &result));
+    snprintf(title, sizeof(title), "%s, %d stages, %d micro-batches",
+             shunt_sched_kind_name(shunt_sched_kind(schedule)), in->stages, in->microbatches);
     for (int k = 0; k < in->n_links; k++) {
         size_t n = strlen(title);
         const struct link *l = &in->links[k];
         if (l->latency[0] > 0)
-            n += (size_t)snprintf(title + n, sizeof(title) - n, ", link %d-%d late by %g", l->index, (l->index + 1) % in->stages, l->latency[0]);
+            n += (size_t)snprintf(title + n, sizeof(title) - n, ", link %d-%d late by %g", l->index,
+                                  (l->index + 1) % in->stages, l->latency[0]);
         if (l->service[0] > 0 && n < sizeof(title))
-            snprintf(title + n, sizeof(title) - n, ", link %d-%d takes %g a message", l->index, (l->index + 1) % in->stages, l->service[0]);
+            snprintf(title + n, sizeof(title) - n, ", link %d-%d takes %g a message", l->index,
+                     (l->index + 1) % in->stages, l->service[0]);
     }
     tell_halved(in);
     out = open_output(in);
@@ -177,7 +189,8 @@ int run_draw(struct inputs *in)
         check(shunt_sched_result_write_trace(result, in->us, out));
     else {
         fprintf(out, "%s\n", in->title ? in->title : title);
-        check(shunt_sched_result_write_text(result, in->columns, isatty(fileno(out)) && !getenv("NO_COLOR"), out));
+        check(shunt_sched_result_write_text(result, in->columns, isatty(fileno(out)) && !getenv("NO_COLOR"),
+                                            out));
     }
     close_output(in, out);
     shunt_sched_result_destroy(result);
@@ -201,7 +214,8 @@ int run_export(struct inputs *in)
     for (size_t k = 0; k < sizeof(formats) / sizeof(formats[0]); k++)
         if (strcmp(name, formats[k].name) == 0) {
             shunt_sched_profile_t *profile;
-            shunt_sched_t *schedule = make_schedule(in, in->schedule ? in->schedule : "plan", &profile, NULL, 0);
+            shunt_sched_t *schedule = make_schedule(in, in->schedule ? in->schedule : "plan", &profile, NULL,
+                                                    0);
             check(shunt_sched_check(schedule, profile));
             tell_halved(in);
             FILE *out = open_output(in);
@@ -211,5 +225,7 @@ int run_export(struct inputs *in)
             shunt_sched_profile_destroy(profile);
             return 0;
         }
-    usage_error("--format %s: export knows pytorch-csv, pytorch-csv-comms, pytorch-csv-comms-plain, json and text", name);
+    usage_error(
+        "--format %s: export knows pytorch-csv, pytorch-csv-comms, pytorch-csv-comms-plain, json and text",
+        name);
 }

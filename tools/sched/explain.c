@@ -36,19 +36,22 @@ static void set_caps(const struct inputs *in, shunt_sched_profile_t *profile, co
     }
 }
 
-static void print_stages(const shunt_sched_t *schedule, const shunt_sched_profile_t *profile, const shunt_sched_result_t *result)
+static void print_stages(const shunt_sched_t *schedule, const shunt_sched_profile_t *profile,
+                         const shunt_sched_result_t *result)
 {
     double makespan = shunt_sched_result_makespan(result);
 
-    printf("\n  stage   forward  backward    weight  warm-up  live   busy   idle, waiting for: stages    links\n");
+    printf("\n  stage   forward  backward    weight  warm-up  live   busy   idle, waiting for: stages    "
+           "links\n");
     for (int i = 0; i < shunt_sched_stages(schedule); i++) {
         char f[24], b[24], w[24];
         double forward, backward, weight;
         shunt_sched_profile_get_stage(profile, i, &forward, &backward, &weight);
-        printf("  %5d  %8s  %8s  %8s  %7d  %4g  %4.1f %%  %20s%6.1f %%  %5.1f %%\n", i, time_text(forward, f, sizeof(f)),
-               time_text(backward, b, sizeof(b)), time_text(weight, w, sizeof(w)), shunt_sched_warmup(schedule, i),
-               shunt_sched_result_peak_live(result, i), share(shunt_sched_result_busy(result, i), makespan), "",
-               share(shunt_sched_result_idle(result, i, SHUNT_SCHED_IDLE_DEPENDENCY), makespan),
+        printf("  %5d  %8s  %8s  %8s  %7d  %4g  %4.1f %%  %20s%6.1f %%  %5.1f %%\n", i,
+               time_text(forward, f, sizeof(f)), time_text(backward, b, sizeof(b)),
+               time_text(weight, w, sizeof(w)), shunt_sched_warmup(schedule, i),
+               shunt_sched_result_peak_live(result, i), share(shunt_sched_result_busy(result, i), makespan),
+               "", share(shunt_sched_result_idle(result, i, SHUNT_SCHED_IDLE_DEPENDENCY), makespan),
                share(shunt_sched_result_idle(result, i, SHUNT_SCHED_IDLE_LINK), makespan));
     }
     for (int i = 0; i < shunt_sched_stages(schedule); i++) {
@@ -56,7 +59,8 @@ static void print_stages(const shunt_sched_t *schedule, const shunt_sched_profil
         char text[24];
         shunt_sched_profile_get_link(profile, i, &delay, NULL, NULL, NULL);
         if (delay > 0)
-            printf("  link %d-%d: %s each way\n", i, (i + 1) % shunt_sched_stages(schedule), time_text(delay, text, sizeof(text)));
+            printf("  link %d-%d: %s each way\n", i, (i + 1) % shunt_sched_stages(schedule),
+                   time_text(delay, text, sizeof(text)));
     }
 }
 
@@ -67,7 +71,8 @@ int run_explain(struct inputs *in)
     shunt_sched_profile_t *profile;
     shunt_sched_result_t *result;
     shunt_sched_plan_t *plan;
-    shunt_sched_plan_params_t params = {sizeof(params), in->no_split ? SHUNT_SCHED_NO_SPLIT : 0, in->effort, 0};
+    shunt_sched_plan_params_t params = {sizeof(params), in->no_split ? SHUNT_SCHED_NO_SPLIT : 0, in->effort,
+                                        0};
     double makespan;
     char a[24], b[24], c[24];
 
@@ -108,13 +113,15 @@ int run_explain(struct inputs *in)
             printf("%s%g", i ? ", " : "", shunt_sched_result_peak_live(result, i));
         printf("]\n}\n");
     } else {
-        printf("%d stages, %d micro-batches: measured %s; the order that was run, with median times, takes %s (%.1f %% idle)\n",
-               shunt_sched_stages(schedule), shunt_sched_microbatches(schedule), time_text(makespan, a, sizeof(a)),
-               time_text(predicted, b, sizeof(b)), 100 * shunt_sched_result_bubble(result));
+        printf("%d stages, %d micro-batches: measured %s; the order that was run, with median times, takes "
+               "%s (%.1f %% idle)\n",
+               shunt_sched_stages(schedule), shunt_sched_microbatches(schedule),
+               time_text(makespan, a, sizeof(a)), time_text(predicted, b, sizeof(b)),
+               100 * shunt_sched_result_bubble(result));
         print_stages(schedule, profile, result);
         if (better < predicted * 0.99)
-            printf("\na plan would take %s (%.2f times as fast): %s\n", time_text(better, c, sizeof(c)), predicted / better,
-                   shunt_sched_plan_reason(plan));
+            printf("\na plan would take %s (%.2f times as fast): %s\n", time_text(better, c, sizeof(c)),
+                   predicted / better, shunt_sched_plan_reason(plan));
         else
             printf("\nno plan is faster by 1 %%; the lower bound is %s\n", time_text(bound, c, sizeof(c)));
     }

@@ -16,9 +16,10 @@ static int longest(const struct inputs *in)
     return n;
 }
 
-/* The value of a stage (and chunk): one for all, one per stage, or one per stage and chunk in order of stages. */
-static double value(const struct inputs *in, const char *option, const struct list *list, int stage, int chunk, double otherwise,
-                    int *per_chunk)
+/* The value of a stage (and chunk): one for all, one per stage, or one per stage and chunk in order of
+ * stages. */
+static double value(const struct inputs *in, const char *option, const struct list *list, int stage,
+                    int chunk, double otherwise, int *per_chunk)
 {
     *per_chunk = 0;
     if (list->n == 0)
@@ -31,8 +32,8 @@ static double value(const struct inputs *in, const char *option, const struct li
         *per_chunk = 1;
         return list->values[stage * in->chunks + chunk];
     }
-    usage_error("%s has %d entries; one, or one for each of the %d stages%s, was expected", option, list->n, in->stages,
-                in->chunks > 1 ? " or of their chunks" : "");
+    usage_error("%s has %d entries; one, or one for each of the %d stages%s, was expected", option, list->n,
+                in->stages, in->chunks > 1 ? " or of their chunks" : "");
 }
 
 shunt_sched_profile_t *make_profile(struct inputs *in, int split)
@@ -65,14 +66,17 @@ shunt_sched_profile_t *make_profile(struct inputs *in, int split)
     for (int k = 0; k < in->n_links; k++) {
         const struct link *l = &in->links[k];
         if (l->index >= in->stages - (in->chunks == 1))
-            usage_error("link %d: there are links 0 to %d between %d stages%s", l->index, in->stages - 1 - (in->chunks == 1), in->stages,
+            usage_error("link %d: there are links 0 to %d between %d stages%s", l->index,
+                        in->stages - 1 - (in->chunks == 1), in->stages,
                         in->chunks == 1 ? "" : " with chunks");
-        check(shunt_sched_profile_set_link(profile, l->index, l->latency[0], l->latency[1], l->service[0], l->service[1]));
+        check(shunt_sched_profile_set_link(profile, l->index, l->latency[0], l->latency[1], l->service[0],
+                                           l->service[1]));
     }
     for (int i = 0; i < in->stages && in->cap.n > 0; i++) {
         double cap = value(in, "--cap", &in->cap, i, 0, 0, &whole_chunk);
         if (cap != (int)cap || cap < 1)
-            usage_error("--cap, stage %d: %g is no number of live micro-batches; at least 1 is needed", i, cap);
+            usage_error("--cap, stage %d: %g is no number of live micro-batches; at least 1 is needed", i,
+                        cap);
         check(shunt_sched_profile_set_cap(profile, i, (int)cap));
     }
     return profile;
@@ -127,8 +131,9 @@ static shunt_sched_t *load(struct inputs *in, const char *path)
     free(text);
     if ((in->stages && in->stages != shunt_sched_stages(schedule)) ||
         (in->microbatches && in->microbatches != shunt_sched_microbatches(schedule)))
-        usage_error("%s has %d stages and %d micro-batches, the options say %d and %d", path, shunt_sched_stages(schedule),
-                    shunt_sched_microbatches(schedule), in->stages, in->microbatches);
+        usage_error("%s has %d stages and %d micro-batches, the options say %d and %d", path,
+                    shunt_sched_stages(schedule), shunt_sched_microbatches(schedule), in->stages,
+                    in->microbatches);
     in->stages = shunt_sched_stages(schedule);
     in->microbatches = shunt_sched_microbatches(schedule);
     in->chunks = shunt_sched_chunks(schedule);
@@ -144,14 +149,16 @@ static int has_split(const shunt_sched_t *schedule)
     return 0;
 }
 
-shunt_sched_t *make_schedule(struct inputs *in, const char *name, shunt_sched_profile_t **profile, char *reason, size_t size)
+shunt_sched_t *make_schedule(struct inputs *in, const char *name, shunt_sched_profile_t **profile,
+                             char *reason, size_t size)
 {
     shunt_sched_t *schedule;
     shunt_sched_kind_t kind;
     struct stat file;
 
     if (strcmp(name, "plan") == 0 || strcmp(name, "planned") == 0) {
-        shunt_sched_plan_params_t params = {sizeof(params), in->no_split ? SHUNT_SCHED_NO_SPLIT : 0, in->effort, 0};
+        shunt_sched_plan_params_t params = {sizeof(params), in->no_split ? SHUNT_SCHED_NO_SPLIT : 0,
+                                            in->effort, 0};
         shunt_sched_plan_t *plan;
         *profile = make_profile(in, 0);
         check(shunt_sched_plan_create(*profile, &params, &plan));
@@ -189,7 +196,8 @@ FILE *open_output(const struct inputs *in)
 void close_output(const struct inputs *in, FILE *out)
 {
     if ((out == stdout ? fflush(out) : fclose(out)) != 0) {
-        fprintf(stderr, "shunt-sched: %s: %s\n", in->output ? in->output : "standard output", strerror(errno));
+        fprintf(stderr, "shunt-sched: %s: %s\n", in->output ? in->output : "standard output",
+                strerror(errno));
         exit(1);
     }
 }

@@ -23,15 +23,16 @@ static const char help[] =
     "  --link I:C                      latency C each way between stage I and I+1 (I:DOWN:UP if they differ)\n"
     "  --bandwidth-link I:T            messages on the link take T each and queue (I:DOWN:UP if they differ)\n"
     "  --cap N                         most live micro-batches, per stage\n"
-    "  --chunks V                      model chunks per stage (interleaved, zb-v); link P-1 joins last and first\n"
+    "  --chunks V                      model chunks per stage (interleaved, zb-v); link P-1 joins both ends\n"
     "  --blocking                      a stage stands still while it sends\n"
-    "  --schedule NAME                 gpipe, 1f1b, adapted, zb-h1, zb-h2, zb-v, interleaved, pipemorph, ready,\n"
-    "                                  plan, or a file that export wrote (default: 1f1b; plan for draw and export)\n"
+    "  --schedule NAME                 gpipe, 1f1b, adapted, zb-h1, zb-h2, zb-v, interleaved, pipemorph,\n"
+    "                                  ready, plan, or a file that export wrote\n"
+    "                                  (default: 1f1b; plan for draw and export)\n"
     "\n"
     "Results:\n"
     "  --json                          one object on standard output (simulate, plan, sweep, explain)\n"
-    "  --format NAME                   draw: text, svg, trace; export: pytorch-csv, pytorch-csv-comms[-plain], json, text;\n"
-    "                                  sweep: text, svg\n"
+    "  --format NAME                   draw: text, svg, trace; sweep: text, svg; export: text, json,\n"
+    "                                  pytorch-csv, pytorch-csv-comms, pytorch-csv-comms-plain\n"
     "  -o, --output FILE               write there; a suffix .svg, .csv or .json chooses the format\n"
     "  --effort N                      N times as much search for the plan (default 1)\n"
     "  --no-split                      plan only whole backwards\n"
@@ -96,7 +97,8 @@ struct list parse_list(const char *option, const char *text)
     }
     if (colons == 2) {
         const char *second = strchr(text, ':'), *third = strchr(second + 1, ':');
-        double from = number(option, text, second), to = number(option, second + 1, third), step = number(option, third + 1, NULL);
+        double from = number(option, text, second), to = number(option, second + 1, third);
+        double step = number(option, third + 1, NULL);
         if (!(step > 0) || !(to >= from) || (to - from) / step > 10000)
             usage_error("%s %s: expected FROM:TO:STEP with at most 10000 steps", option, text);
         room = (int)((to - from) / step + 1e-9) + 1;
@@ -147,8 +149,8 @@ static void parse_link(struct inputs *in, const char *option, const char *text, 
     (is_service ? link->service : link->latency)[1] = up;
 }
 
-enum { STAGES = 256, MICROBATCHES, FORWARD, BACKWARD, WEIGHT, LINK, BANDWIDTH, CAP, CHUNKS, BLOCKING, SCHEDULE, JSON, FORMAT,
-       EFFORT, NO_SPLIT, DELAYS, SCHEDULES, COLUMNS, US, TITLE, VERSION };
+enum { STAGES = 256, MICROBATCHES, FORWARD, BACKWARD, WEIGHT, LINK, BANDWIDTH, CAP, CHUNKS, BLOCKING, SCHEDULE,
+       JSON, FORMAT, EFFORT, NO_SPLIT, DELAYS, SCHEDULES, COLUMNS, US, TITLE, VERSION };
 
 static const struct option options[] = {
     {"stages", required_argument, NULL, STAGES},       {"microbatches", required_argument, NULL, MICROBATCHES},

@@ -38,10 +38,13 @@ void free_inputs(struct inputs *in);
 /* Numbers separated by commas, or FROM:TO:STEP; ends with usage_error() if they are not. */
 struct list parse_list(const char *option, const char *text);
 
-/* The profile of the inputs; `split` asks for weight gradient times, halves of --backward if --weight is missing. */
+/* The profile of the inputs; `split` asks for weight gradient times, halves of --backward if --weight is
+ * missing. */
 shunt_sched_profile_t *make_profile(struct inputs *in, int split);
-/* The schedule of a name (a kind, "plan", or a file) and the profile it is for. A plan's reason goes to *reason. */
-shunt_sched_t *make_schedule(struct inputs *in, const char *name, shunt_sched_profile_t **profile, char *reason, size_t size);
+/* The schedule of a name (a kind, "plan", or a file) and the profile it is for. A plan's reason goes to
+ * *reason. */
+shunt_sched_t *make_schedule(struct inputs *in, const char *name, shunt_sched_profile_t **profile,
+                             char *reason, size_t size);
 char *read_file(const char *path, size_t *size);
 /* Standard output, or the file of -o. */
 FILE *open_output(const struct inputs *in);

@@ -60,7 +60,8 @@ static void print_json(const struct inputs *in, const struct sweep *s)
         printf("%s%.10g", k ? ", " : "", s->bound[k]);
     printf("],\n  \"schedules\": [");
     for (int j = 0; j < s->n; j++) {
-        printf("%s\n    {\"name\": \"%s\", \"healthy\": %.10g, \"makespan\": [", j ? "," : "", s->name[j], s->healthy[j]);
+        printf("%s\n    {\"name\": \"%s\", \"healthy\": %.10g, \"makespan\": [", j ? "," : "", s->name[j],
+               s->healthy[j]);
         for (int k = 0; k < s->n_delays; k++)
             printf("%s%.10g", k ? ", " : "", s->makespan[j * s->n_delays + k]);
         printf("], \"slowdown\": [");
@@ -73,8 +74,8 @@ static void print_json(const struct inputs *in, const struct sweep *s)
 
 static void print_table(const struct inputs *in, const struct sweep *s, FILE *out)
 {
-    fprintf(out, "delay on link %d-%d: makespan (slow-down against the same schedule without it)\n\n%8s", in->sweep_link,
-            (in->sweep_link + 1) % in->stages, "delay");
+    fprintf(out, "delay on link %d-%d: makespan (slow-down against the same schedule without it)\n\n%8s",
+            in->sweep_link, (in->sweep_link + 1) % in->stages, "delay");
     for (int j = 0; j < s->n; j++)
         fprintf(out, "  %18s", s->name[j]);
     fprintf(out, "  %12s\n", "lower bound");
@@ -90,8 +91,8 @@ static void print_table(const struct inputs *in, const struct sweep *s, FILE *ou
 
 static void print_svg(const struct inputs *in, const struct sweep *s, FILE *out)
 {
-    static const char *const colours[] = {"#c44e52", "#dd8452", "#4f86c6", "#55a868", "#8172b3", "#937860", "#da8bc3", "#8c8c8c", "#ccb974",
-                                          "#64b5cd", "#333333", "#999999"};
+    static const char *const colours[] = {"#c44e52", "#dd8452", "#4f86c6", "#55a868", "#8172b3", "#937860",
+                                          "#da8bc3", "#8c8c8c", "#ccb974", "#64b5cd", "#333333", "#999999"};
     const double left = 70, top = 50, width = 620, height = 360;
     double most = 1, far = 0, step;
 
@@ -102,14 +103,21 @@ static void print_svg(const struct inputs *in, const struct sweep *s, FILE *out)
     far = far > 0 ? far : 1;
     most = most > 1.05 ? most : 1.05;
     step = most - 1 > 5 ? 2 : most - 1 > 2 ? 0.5 : most - 1 > 0.6 ? 0.2 : most - 1 > 0.15 ? 0.05 : 0.01;
-    fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"900\" height=\"470\" viewBox=\"0 0 900 470\" font-family=\"sans-serif\" "
-            "font-size=\"12\" fill=\"#222222\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n<text x=\"%.0f\" y=\"26\" font-size=\"15\" "
-            "font-weight=\"bold\">Slow-down against the delay of link %d-%d, %d stages, %d micro-batches</text>\n", left, in->sweep_link,
-            (in->sweep_link + 1) % in->stages, in->stages, in->microbatches);
+    fprintf(out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"900\" height=\"470\" viewBox=\"0 0 900 470\" "
+            "font-family=\"sans-serif\" "
+            "font-size=\"12\" fill=\"#222222\">\n<rect width=\"100%%\" height=\"100%%\" "
+            "fill=\"#ffffff\"/>\n<text x=\"%.0f\" y=\"26\" font-size=\"15\" "
+            "font-weight=\"bold\">Slow-down against the delay of link %d-%d, %d stages, %d "
+            "micro-batches</text>\n",
+            left, in->sweep_link, (in->sweep_link + 1) % in->stages, in->stages, in->microbatches);
     for (double y = 1; y <= most + 1e-9; y += step) {
         double at = top + height * (1 - (y - 1) / (most - 1));
-        fprintf(out, "<line x1=\"%.0f\" x2=\"%.0f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e2e2e2\"/><text x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\">"
-                "%.3g\xc3\x97</text>\n", left, left + width, at, at, left - 8, at + 4, y);
+        fprintf(out,
+                "<line x1=\"%.0f\" x2=\"%.0f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e2e2e2\"/><text x=\"%.0f\" "
+                "y=\"%.1f\" text-anchor=\"end\">"
+                "%.3g\xc3\x97</text>\n",
+                left, left + width, at, at, left - 8, at + 4, y);
     }
     double last = -100;
     for (int k = 0; k < s->n_delays; k++) {
@@ -117,9 +125,12 @@ static void print_svg(const struct inputs *in, const struct sweep *s, FILE *out)
         if (fabs(at - last) < 28)
             continue;
         last = at;
-        fprintf(out, "<text x=\"%.1f\" y=\"%.0f\" text-anchor=\"middle\">%.4g</text>\n", at, top + height + 18, s->delays[k]);
+        fprintf(out, "<text x=\"%.1f\" y=\"%.0f\" text-anchor=\"middle\">%.4g</text>\n", at,
+                top + height + 18, s->delays[k]);
     }
-    fprintf(out, "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\" fill=\"#555555\">delay each way, in the unit of the stage times</text>\n",
+    fprintf(out,
+            "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\" fill=\"#555555\">delay each way, in the unit "
+            "of the stage times</text>\n",
             left + width / 2, top + height + 40);
     for (int j = 0; j < s->n; j++) {
         const char *colour = colours[j % 12];
@@ -127,8 +138,12 @@ static void print_svg(const struct inputs *in, const struct sweep *s, FILE *out)
         for (int k = 0; k < s->n_delays; k++)
             fprintf(out, "%.1f,%.1f ", left + width * s->delays[k] / far,
                     top + height * (1 - (s->makespan[j * s->n_delays + k] / s->healthy[j] - 1) / (most - 1)));
-        fprintf(out, "\"/>\n<line x1=\"%.0f\" x2=\"%.0f\" y1=\"%d\" y2=\"%d\" stroke=\"%s\" stroke-width=\"3\"/><text x=\"%.0f\" y=\"%d\">%s"
-                "</text>\n", left + width + 24, left + width + 48, 66 + 22 * j, 66 + 22 * j, colour, left + width + 56, 70 + 22 * j, s->name[j]);
+        fprintf(out,
+                "\"/>\n<line x1=\"%.0f\" x2=\"%.0f\" y1=\"%d\" y2=\"%d\" stroke=\"%s\" "
+                "stroke-width=\"3\"/><text x=\"%.0f\" y=\"%d\">%s"
+                "</text>\n",
+                left + width + 24, left + width + 48, 66 + 22 * j, 66 + 22 * j, colour, left + width + 56,
+                70 + 22 * j, s->name[j]);
     }
     fprintf(out, "</svg>\n");
 }
@@ -152,9 +167,13 @@ int run_sweep(struct inputs *in)
         defaults[k] *= unit;
     s.delays = in->delays.n > 0 ? in->delays.values : defaults;
     s.n_delays = in->delays.n > 0 ? in->delays.n : 6;
-    s.names = strdup(in->schedules ? in->schedules : in->schedule ? in->schedule : in->chunks > 1 ? "interleaved,plan"
-                     : in->weight.n > 0 ? "1f1b,zb-h1,zb-h2,adapted,plan" : "1f1b,adapted,ready,plan");
-    for (char *name = s.names ? strtok(s.names, ",") : NULL; name && s.n < MAX_SCHEDULES; name = strtok(NULL, ","))
+    s.names = strdup(in->schedules      ? in->schedules
+                     : in->schedule     ? in->schedule
+                     : in->chunks > 1   ? "interleaved,plan"
+                     : in->weight.n > 0 ? "1f1b,zb-h1,zb-h2,adapted,plan"
+                                        : "1f1b,adapted,ready,plan");
+    for (char *name = s.names ? strtok(s.names, ",") : NULL; name && s.n < MAX_SCHEDULES;
+         name = strtok(NULL, ","))
         s.name[s.n++] = name;
     s.makespan = calloc((size_t)(s.n * s.n_delays) + 1, sizeof(double));
     s.bound = calloc((size_t)s.n_delays, sizeof(double));
