@@ -405,6 +405,7 @@ shunt_status_t shunt_comm_free(shunt_comm_t *comm)
     for (int r = 0; r < comm->size; r++)
         if (comm->peers[r] && !shunt__list_empty(&comm->peers[r]->acks))
             shunt__ack_flush(comm->peers[r]);
+    shunt__notice_freed(comm);
     shunt__comm_destroy(comm);
     shunt__unlock(ctx);
     return SHUNT_OK;

@@ -13,6 +13,7 @@
 #include "comm/boot/boot.h"
 #include "comm/core/agree.h"
 #include "comm/core/engine.h"
+#include "comm/core/report.h"
 #include "comm/rail/carrier.h"
 #include "config.h"
 
@@ -192,6 +193,7 @@ static void set_limits(struct shunt_context *ctx)
 
 static void free_context(struct shunt_context *ctx)
 {
+    shunt__report_close(ctx, ctx->report);
     shunt__agree_close(ctx);
     while (!shunt__list_empty(&ctx->all_peers))
         shunt__peer_destroy(shunt__container(ctx->all_peers.next, struct shunt__peer, all));
@@ -260,6 +262,8 @@ shunt_status_t shunt_context_create(const shunt_context_params_t *params, shunt_
     if (st == SHUNT_OK)
         watch_interfaces(ctx);
     if (st == SHUNT_OK)
+        ctx->report = shunt__report_open(ctx);
+    if (st == SHUNT_OK)
         st = shunt__progress_start(ctx);
     if (st != SHUNT_OK) {
         shunt__progress_stop(ctx);
@@ -311,6 +315,8 @@ void shunt_context_destroy(shunt_context_t *ctx)
         return;
     shunt__progress_stop(ctx);
     shunt__lock(ctx);
+    shunt__report_close(ctx, ctx->report);
+    ctx->report = NULL;
     ctx->closing = 1;
     while (!shunt__list_empty(&ctx->all_comms)) {
         struct shunt_comm *comm = shunt__container(ctx->all_comms.next, struct shunt_comm, all);

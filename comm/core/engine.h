@@ -268,6 +268,7 @@ struct shunt_context {
     struct shunt__rail_events events;
     /* health.c */
     struct shunt__health *health;
+    struct shunt__report *report; /* report.c; may be NULL */
     struct shunt__boot_root **roots; /* behind the ids made here */
     int n_roots;
 };
@@ -388,6 +389,7 @@ int shunt__comm_rank_of(const struct shunt_comm *comm, const struct shunt__peer 
 void shunt__notice_arrived(struct shunt__path *path, const struct shunt__frame *frame, const void *payload);
 /* Tells `to` (NULL: all members) that the communicator was revoked or aborted. */
 void shunt__notice_end(struct shunt_comm *comm, struct shunt__peer *to, shunt_status_t status, const char *why);
+void shunt__notice_freed(struct shunt_comm *comm);
 void shunt__notice_lost(struct shunt_comm *comm, int rank, shunt_status_t status, const char *why);
 
 /* ---- health.c ---- */

@@ -8,7 +8,7 @@
 #include "comm/core/agree.h"
 #include "comm/core/engine.h"
 
-enum kind { ENDED = 1, LOST };
+enum kind { ENDED = 1, LOST, FREED };
 
 struct notice {
     uint32_t kind;
@@ -52,6 +52,47 @@ void shunt__notice_lost(struct shunt_comm *comm, int rank, shunt_status_t status
             send_to(comm, r, &n);
 }
 
+/*
+ * This rank frees the communicator and will never receive what some ranks have announced to it: without a word their
+ * sends would wait for ever. The words carry, per channel, below which message everything was received.
+ */
+void shunt__notice_freed(struct shunt_comm *comm)
+{
+    for (int r = 0; r < comm->size; r++) {
+        struct notice n = {.kind = FREED, .status = SHUNT_ERR_PEER, .rank = comm->rank};
+        uint64_t acked[SHUNT__CHANNELS] = {0};
+        int open = 0;
+        for (int c = 0; c < SHUNT__CHANNELS; c++) {
+            const struct shunt__stream *s = comm->streams[c][r];
+            if (!s)
+                continue;
+            acked[c] = s->rx_acked;
+            open |= s->rx_acked < s->rx_seen;
+        }
+        memcpy(n.why, acked, sizeof(acked));
+        if (open)
+            send_to(comm, r, &n);
+    }
+}
+
+static void freed(struct shunt_comm *comm, int rank, const struct notice *n)
+{
+    uint64_t acked[SHUNT__CHANNELS];
+
+    memcpy(acked, n->why, sizeof(acked));
+    for (int c = 0; c < SHUNT__CHANNELS; c++) {
+        struct shunt__stream *s = comm->streams[c][rank];
+        if (!s)
+            continue;
+        shunt__ack_low(s, acked[c]);
+        for (uint64_t m = s->tx_base; m < s->tx_next; m++) {
+            struct shunt__tx *tx = s->tx_ring[m & (s->tx_cap - 1)].tx;
+            if (tx && (tx->next < tx->n_chunks || tx->n_acked < tx->n_chunks))
+                shunt__tx_finish(tx, SHUNT_ERR_PEER, "the receiver has freed the communicator without receiving it");
+        }
+    }
+}
+
 void shunt__notice_arrived(struct shunt__path *path, const struct shunt__frame *f, const void *payload)
 {
     struct shunt_comm *comm = shunt__comm_find(path->peer->ctx, f->comm & ~3ull);
@@ -61,13 +102,17 @@ void shunt__notice_arrived(struct shunt__path *path, const struct shunt__frame *
         shunt__health_heard(path->peer->ctx, path->peer, payload, f->length);
         return;
     }
-    if (f->length >= 4 && n.kind > LOST) {
+    if (f->length >= 4 && n.kind > FREED) {
         shunt__agree_arrived(path->peer->ctx, path->peer, f->comm, f->epoch, payload, f->length);
         return;
     }
     if (f->length != sizeof(n) || !comm || comm->epoch != f->epoch || shunt__comm_rank_of(comm, path->peer) < 0)
         return;
     memcpy(&n, payload, sizeof(n));
+    if (n.kind == FREED) {
+        freed(comm, shunt__comm_rank_of(comm, path->peer), &n);
+        return;
+    }
     n.why[sizeof(n.why) - 1] = 0;
     if (n.kind == ENDED && (n.status == SHUNT_ERR_REVOKED || n.status == SHUNT_ERR_ABORTED)) {
         if (comm->state == SHUNT_OK)

@@ -19,6 +19,7 @@
 #include "comm/core/agree.h"
 #include "comm/core/control.h"
 #include "comm/core/engine.h"
+#include "comm/core/report.h"
 #include "comm/rail/carrier.h"
 
 #define TICK (10 * SHUNT__MS)
@@ -114,6 +115,7 @@ static void tick(struct shunt_context *ctx)
     if (!shunt__list_empty(&ctx->agreements))
         shunt__agree_tick(ctx, ctx->now);
     shunt__health_tick(ctx, ctx->now);
+    shunt__report_tick(ctx, ctx->report, ctx->now);
     ctx->next_tick = ctx->now + TICK;
 }
 

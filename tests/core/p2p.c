@@ -172,6 +172,25 @@ static void split(struct rank *r)
     shunt_comm_free(none);
 }
 
+/* What is sent and never received ends when the receiver frees the communicator. */
+static void unreceived(struct rank *r)
+{
+    shunt_comm_t *half = NULL;
+    char *buf = calloc(1, 1 << 20);
+    shunt_request_t *req = NULL;
+
+    check_ok(r, shunt_comm_split(r->comm, 0, 0, &half), "split");
+    if (r->rank == 0) {
+        check_ok(r, shunt_isend(half, buf, 1 << 20, 1, 0, &req), "isend");
+        check_ok(r, shunt_send(r->comm, buf, 1, 1, 1), "word");
+        shunt_status_t st = shunt_wait(&req, NULL);
+        check(r, st == SHUNT_ERR_PEER && strstr(shunt_error_text(), "freed"), "%s: %s", shunt_status_name(st), shunt_error_text());
+    } else if (r->rank == 1)
+        check_ok(r, shunt_recv(r->comm, buf, 1, 0, 1, NULL), "word");
+    shunt_comm_free(half);
+    free(buf);
+}
+
 struct thread_arg {
     struct rank *r;
     int tag;
@@ -219,6 +238,7 @@ int main(int argc, char **argv)
     is_int(ranks_run(2, set, bad, NULL), 0, "%s: bad arguments are refused", rail);
     is_int(ranks_run(3, set, self, NULL), 0, "%s: messages to the own rank", rail);
     is_int(ranks_run(5, set, split, NULL), 0, "%s: split", rail);
+    is_int(ranks_run(2, set, unreceived, NULL), 0, "%s: a message whose receiver frees the communicator", rail);
     is_int(ranks_run(2, set, threads, NULL), 0, "%s: four threads of each rank at once", rail);
     is_int(ranks_run(1, set, self, NULL), 0, "%s: a communicator of one rank", rail);
     return done();
