@@ -14,7 +14,49 @@
 
 #define AHEAD_MAX 65536u             /* messages that one sender may have open at once */
 #define ACK_AT_ONCE (32u << 10)      /* messages longer than this are acknowledged as soon as they are complete */
+#define POOL_MAX (4u << 20)           /* bytes of early buffers kept for the next messages */
 #define ORPHANS_MAX (16u << 20)      /* bytes of frames kept for communicators to come */
+
+/*
+ * Memory for what comes before its receive, kept for the next: fresh pages of malloc would be faulted in for every message.
+ * Classes are powers of two from 4 KiB on; at most POOL_MAX bytes are kept.
+ */
+static unsigned class_of(uint64_t bytes)
+{
+    unsigned c = 0;
+
+    while (c < SHUNT__POOL_CLASSES && ((uint64_t)4096 << c) < bytes)
+        c++;
+    return c;
+}
+
+static char *early_alloc(struct shunt_context *ctx, uint64_t bytes)
+{
+    unsigned c = class_of(bytes);
+    void **p;
+
+    if (c == SHUNT__POOL_CLASSES)
+        return malloc(bytes);
+    p = ctx->pool[c];
+    if (!p)
+        return malloc((size_t)4096 << c);
+    ctx->pool[c] = *p;
+    ctx->pool_bytes -= (size_t)4096 << c;
+    return (char *)p;
+}
+
+void shunt__early_free(struct shunt_context *ctx, void *early, uint64_t bytes)
+{
+    unsigned c = class_of(bytes);
+
+    if (!early || c == SHUNT__POOL_CLASSES || ctx->pool_bytes + ((size_t)4096 << c) > POOL_MAX) {
+        free(early);
+        return;
+    }
+    *(void **)early = ctx->pool[c];
+    ctx->pool[c] = early;
+    ctx->pool_bytes += (size_t)4096 << c;
+}
 
 /* The stream a frame belongs to, or NULL: unknown communicator, another epoch, or not a member. */
 static struct shunt__stream *stream_of(struct shunt__path *path, const struct shunt__frame *frame)
@@ -168,7 +210,7 @@ static void hand_over(struct shunt__rx *rx)
     s->rx_ring[rx->message & (s->rx_cap - 1)] = SHUNT__RX_DONE;
     if (rx->got != &rx->inline_got)
         free(rx->got);
-    free(rx->early);
+    shunt__early_free(s->comm->ctx, rx->early, rx->early_cap);
     if (op) {
         op->bytes = rx->total;
         op->tag = rx->tag;
@@ -197,7 +239,7 @@ static void match(struct shunt__rx *rx, struct shunt__op *op)
             if (has(rx, c))
                 memcpy(rx->buf + at, rx->early + at, len);
         }
-        free(rx->early);
+        shunt__early_free(s->comm->ctx, rx->early, rx->early_cap);
         rx->early = NULL;
     }
     if (!rx->complete)
@@ -293,7 +335,7 @@ static int place(struct shunt__rx *rx, const struct shunt__frame *f, const void 
         return 0;
     if (!rx->early) {
         rx->early_cap = rx->total < ctx->eager ? rx->total : ctx->eager;
-        rx->early = malloc(rx->early_cap);
+        rx->early = early_alloc(ctx, rx->early_cap);
         if (!rx->early)
             return -1;
     }

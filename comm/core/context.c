@@ -204,6 +204,12 @@ static void free_context(struct shunt_context *ctx)
     }
     for (int i = 0; i < SHUNT__FREED; i++)
         free(ctx->freed[i].streams);
+    for (int c = 0; c < SHUNT__POOL_CLASSES; c++)
+        while (ctx->pool[c]) {
+            void *p = ctx->pool[c];
+            ctx->pool[c] = *(void **)p;
+            free(p);
+        }
     for (int i = 0; i < ctx->n_rails; i++)
         ctx->rails[i]->ops->close(ctx->rails[i]);
     shunt__carrier_close(ctx->carrier);

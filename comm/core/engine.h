@@ -212,6 +212,7 @@ struct shunt__orphan {
 };
 
 #define SHUNT__HASH 256
+#define SHUNT__POOL_CLASSES 8
 
 /*
  * A communicator that was freed lately. Its late frames are no orphans, and what it had received whole is acknowledged
@@ -246,6 +247,8 @@ struct shunt_context {
     struct shunt__list completed; /* ops whose done() is to be called */
     struct shunt__list orphans;
     struct shunt__list agreements; /* agree.c */
+    void *pool[SHUNT__POOL_CLASSES]; /* arrive.c: early buffers for the next messages */
+    size_t pool_bytes;
     size_t orphan_bytes;
     struct shunt__freed freed[SHUNT__FREED];
     unsigned n_freed;
@@ -353,6 +356,7 @@ void shunt__arrive_data(struct shunt__path *path, const struct shunt__frame *fra
 void shunt__arrive_damaged(struct shunt__path *path, const struct shunt__frame *frame);
 void shunt__arrive_match(struct shunt__stream *s);
 void shunt__rx_abandon(struct shunt__rx *rx);
+void shunt__early_free(struct shunt_context *ctx, void *early, uint64_t bytes);
 /* Plays orphans of a communicator that has just been created. */
 void shunt__arrive_orphans(struct shunt_context *ctx, struct shunt_comm *comm);
 

@@ -430,7 +430,7 @@ void shunt__stream_free(struct shunt__stream *s)
         shunt__rx_abandon(rx);
         if (rx->got != &rx->inline_got)
             free(rx->got);
-        free(rx->early);
+        shunt__early_free(s->comm->ctx, rx->early, rx->early_cap);
         free(rx);
     }
     shunt__list_remove(&s->ack);
