@@ -513,12 +513,12 @@ void shunt__path_recall(struct shunt__path *path)
     path->in_flight = 0;
 }
 
-void shunt__path_missed(struct shunt__path *path, uint64_t frame)
+void shunt__path_missed(struct shunt__path *path, uint64_t frame, uint64_t time)
 {
     while (path->head < path->tail) {
         struct shunt__record *r = &path->records[path->head & (path->cap_records - 1)];
         struct shunt__tx *tx = r->tx;
-        if (r->frame > frame)
+        if (r->frame > frame || r->time > time)
             break;
         int here = acknowledged(r);
         if (!here)

@@ -374,8 +374,11 @@ void shunt__ack_everything(struct shunt__peer *peer);
 void shunt__ack_piggyback(struct shunt__stream *s, uint64_t acked);
 /* The rail says that the first `count` frames on this link have been accepted. */
 void shunt__path_consumed(struct shunt__path *path, uint64_t count);
-/* All frames up to this one have arrived on an ordered link: what is not acknowledged was lost, send it again. */
-void shunt__path_missed(struct shunt__path *path, uint64_t frame);
+/*
+ * What was sent up to this frame and before `time` must have arrived by now: what of it is not acknowledged was lost, or the
+ * word that it was damaged was. Send it again.
+ */
+void shunt__path_missed(struct shunt__path *path, uint64_t frame, uint64_t time);
 
 /* ---- comm.c ---- */
 struct shunt_comm *shunt__comm_find(struct shunt_context *ctx, uint64_t id);

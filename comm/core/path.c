@@ -24,6 +24,7 @@
 #define PROBE_FIRST (50 * SHUNT__MS)
 #define PROBE_LATER (500 * SHUNT__MS)
 #define PROBE_LATE (5 * SHUNT__S) /* from a minute after the loss */
+#define OVERTAKEN (250 * SHUNT__MS)
 #define CROSSING (200 * SHUNT__MS)
 #define WINDOW_FIRST (512u << 10)
 
@@ -366,8 +367,12 @@ static void on_frame(void *engine, struct shunt__link *link, const struct shunt_
             break;
         memcpy(&ping, payload, sizeof(ping));
         p->ping_open = 0;
-        if ((link->rail->caps & SHUNT__RAIL_ORDERED) && !(link->rail->caps & SHUNT__RAIL_ACKS))
-            shunt__path_missed(p, ping.frame);
+        if (link->rail->caps & SHUNT__RAIL_ACKS)
+            break;
+        if (link->rail->caps & SHUNT__RAIL_ORDERED)
+            shunt__path_missed(p, ping.frame, UINT64_MAX);
+        else if (ping.time > OVERTAKEN) /* nothing is overtaken by so much: it was lost, or what asked for it again was */
+            shunt__path_missed(p, ping.frame, ping.time - OVERTAKEN);
         break;
     }
     case SHUNT__FRAME_NOTICE:
