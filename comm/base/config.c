@@ -178,6 +178,8 @@ static shunt_status_t apply(struct shunt__config *cfg, const char *const *list, 
                 return shunt__fail(SHUNT_ERR_INVALID, "\"%s\" is not of the form SHUNT_NAME=VALUE", *list);
             continue;
         }
+        if (!eq[1] && source == 1)
+            continue; /* empty in the environment counts as unset */
         int i = find(*list, (size_t)(eq - *list));
         if (i < 0) {
             if (strncmp(*list, "SHUNT_UCX_", 10) != 0) /* those are handed to UCX */

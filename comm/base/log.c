@@ -16,6 +16,8 @@ static pthread_once_t started = PTHREAD_ONCE_INIT;
 static int threshold = -1; /* highest level that is printed; -1: none */
 static int out_fd = STDERR_FILENO;
 static char who[32];
+static int several; /* names were given: then none is right for all lines */
+static pthread_mutex_t who_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int level_of(const char *name)
 {
@@ -50,7 +52,7 @@ static void open_file(const char *pattern)
     path[n] = 0;
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (fd >= 0)
-        out_fd = fd;
+        __atomic_store_n(&out_fd, fd, __ATOMIC_RELAXED);
 }
 
 static void start(void)
@@ -66,18 +68,31 @@ static void start(void)
 int shunt__log_on(shunt__log_level_t level)
 {
     pthread_once(&started, start);
-    return (int)level <= threshold;
+    return (int)level <= __atomic_load_n(&threshold, __ATOMIC_RELAXED);
 }
 
 void shunt__log_set(const char *level)
 {
     pthread_once(&started, start);
-    threshold = level_of(level);
+    __atomic_store_n(&threshold, level_of(level), __ATOMIC_RELAXED);
+}
+
+void shunt__log_file(const char *pattern)
+{
+    pthread_once(&started, start);
+    if (*pattern)
+        open_file(pattern);
 }
 
 void shunt__log_name(const char *name)
 {
-    snprintf(who, sizeof(who), "%s", name);
+    char cut[sizeof(who)];
+
+    snprintf(cut, sizeof(cut), "%s", name);
+    pthread_mutex_lock(&who_lock);
+    several |= *who && strcmp(who, cut) != 0;
+    snprintf(who, sizeof(who), "%s", several ? "" : cut);
+    pthread_mutex_unlock(&who_lock);
 }
 
 void shunt__log(shunt__log_level_t level, const char *fmt, ...)
@@ -90,9 +105,11 @@ void shunt__log(shunt__log_level_t level, const char *fmt, ...)
     if (!shunt__log_on(level))
         return;
     clock_gettime(CLOCK_REALTIME, &now);
+    pthread_mutex_lock(&who_lock);
     n = snprintf(line, sizeof(line), "shunt %02d:%02d:%02d.%03d %s%s%s: ", (int)(now.tv_sec / 3600 % 24),
                  (int)(now.tv_sec / 60 % 60), (int)(now.tv_sec % 60), (int)(now.tv_nsec / 1000000),
                  level_names[level], *who ? " " : "", who);
+    pthread_mutex_unlock(&who_lock);
     va_start(ap, fmt);
     m = vsnprintf(line + n, sizeof(line) - (size_t)n - 1, fmt, ap);
     va_end(ap);
@@ -100,13 +117,16 @@ void shunt__log(shunt__log_level_t level, const char *fmt, ...)
     if (n > (int)sizeof(line) - 2)
         n = (int)sizeof(line) - 2;
     line[n++] = '\n';
-    if (write(out_fd, line, (size_t)n) < 0)
+    if (write(__atomic_load_n(&out_fd, __ATOMIC_RELAXED), line, (size_t)n) < 0)
         return; /* nowhere left to say it */
 }
 
 shunt_status_t shunt__vfail(shunt_status_t status, const char *fmt, va_list ap)
 {
-    vsnprintf(error_text, sizeof(error_text), fmt, ap);
+    char text[sizeof(error_text)]; /* the arguments may have the last error's text in them */
+
+    vsnprintf(text, sizeof(text), fmt, ap);
+    memcpy(error_text, text, sizeof(text));
     shunt__log(SHUNT__LOG_INFO, "%s: %s", shunt_status_name(status), error_text);
     return status;
 }

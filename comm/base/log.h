@@ -23,7 +23,10 @@ typedef enum shunt__log_level {
  * environment at its first use; the setting can be replaced by shunt__log_set(). Any thread. */
 int shunt__log_on(shunt__log_level_t level);
 void shunt__log_set(const char *level);
-/* "rank 3/8" or the like, put before each line of this process; copied, cut at 31 bytes. */
+/* Another file instead of SHUNT_DEBUG_FILE's; "" changes nothing. */
+void shunt__log_file(const char *pattern);
+/* "rank 3/8" or the like, put before each line of this process; copied, cut at 31 bytes. After two
+ * different names none is put there any more: the process stands for several ranks. */
 void shunt__log_name(const char *name);
 /* One line to stderr, or to the file SHUNT_DEBUG_FILE names (%p the process, %h the host). */
 void shunt__log(shunt__log_level_t level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -327,8 +327,6 @@ shunt_status_t shunt_comm_split(shunt_comm_t *comm, int color, int key, shunt_co
 
     if (!comm || !out)
         return shunt__fail(SHUNT_ERR_INVALID, "comm_split: %s is NULL", comm ? "the output" : "the communicator");
-    if (color < 0 && color != SHUNT_NO_COLOR)
-        return shunt__fail(SHUNT_ERR_INVALID, "comm_split: color %d is neither >= 0 nor SHUNT_NO_COLOR", color);
     all = calloc((size_t)comm->size, sizeof(*all));
     order = calloc((size_t)comm->size, sizeof(*order));
     peers = calloc((size_t)comm->size, sizeof(*peers));
@@ -337,6 +335,10 @@ shunt_status_t shunt_comm_split(shunt_comm_t *comm, int color, int key, shunt_co
         goto out;
     }
     st = shunt__control_allgather(comm, mine, sizeof(mine), all, "split");
+    for (int r = 0; st == SHUNT_OK && r < comm->size; r++) /* found by all, so that nobody waits */
+        if (all[r][0] < 0 && all[r][0] != SHUNT_NO_COLOR)
+            st = shunt__fail(SHUNT_ERR_INVALID, "comm_split: color %d of rank %d is neither >= 0 nor SHUNT_NO_COLOR",
+                             all[r][0], r);
     if (st != SHUNT_OK)
         goto out;
     for (int r = 0; r < comm->size && color >= 0; r++) { /* insertion keeps equal keys in the order of ranks */
@@ -391,17 +393,26 @@ void shunt__comm_child_seed(const struct shunt_comm *comm, int color, uint32_t n
 
 shunt_status_t shunt_comm_free(shunt_comm_t *comm)
 {
+    static const char *const freed = "the communicator was freed";
     struct shunt_context *ctx;
     static const int never;
+    uint64_t until;
 
     if (!comm)
         return SHUNT_OK;
     ctx = comm->ctx;
     shunt__lock(ctx);
     comm->freeing = 1;
+    until = ctx->now + ctx->peer_timeout;
     shunt__coll_close(comm);
-    while (comm->pending > 0) /* every operation ends, at the latest when its peer is given up */
+    /* Nobody is left to post the other half of a message to the own rank. */
+    fail_self(comm, &comm->self_sends, SHUNT_ERR_ABORTED, freed, SHUNT__CHANNEL_USER);
+    fail_self(comm, &comm->self_recvs, SHUNT_ERR_ABORTED, freed, SHUNT__CHANNEL_USER);
+    while (comm->pending > 0) {
         shunt__progress_until(ctx, &never, shunt__now() + 5 * SHUNT__MS);
+        if (comm->pending > 0 && shunt__now() > until) /* the peer lives, but does not want it */
+            shunt__comm_end(comm, SHUNT_ERR_ABORTED, freed);
+    }
     for (int r = 0; r < comm->size; r++)
         if (comm->peers[r] && !shunt__list_empty(&comm->peers[r]->acks))
             shunt__ack_flush(comm->peers[r]);
@@ -416,7 +427,8 @@ static shunt_status_t end(shunt_comm_t *comm, shunt_status_t status, const char 
     char text[160];
 
     if (!comm)
-        return SHUNT_OK;
+        return shunt__fail(SHUNT_ERR_INVALID, "%s: the communicator is NULL",
+                           status == SHUNT_ERR_ABORTED ? "comm_abort" : "comm_revoke");
     shunt__lock(comm->ctx);
     if (comm->state == SHUNT_OK || (comm->state == SHUNT_ERR_REVOKED && status == SHUNT_ERR_ABORTED)) {
         snprintf(text, sizeof(text), "%s by rank %d%s%.100s", status == SHUNT_ERR_ABORTED ? "aborted" : "revoked",

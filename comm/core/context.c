@@ -70,7 +70,7 @@ static shunt_status_t open_nics(struct shunt_context *ctx, const struct shunt__r
     shunt_topo_rails_options_t options;
     shunt_topo_rails_t *rails = NULL;
     shunt_topo_t *topo = NULL;
-    shunt_status_t st;
+    shunt_status_t st, why = SHUNT_OK;
     int opened = 0;
 
     st = shunt_topo_load_live(1, &topo);
@@ -90,14 +90,16 @@ static shunt_status_t open_nics(struct shunt_context *ctx, const struct shunt__r
             if (a->link_local && a->family == AF_INET6)
                 snprintf(ip + strlen(ip), 20, "%%%u", r->nic->ifindex);
         }
-        if (open_rail(ctx, ops, r->name, ip, r->nic && r->nic->rate_known ? r->nic->rate : 0) == SHUNT_OK)
+        why = open_rail(ctx, ops, r->name, ip, r->nic && r->nic->rate_known ? r->nic->rate : 0);
+        if (why == SHUNT_OK)
             opened++;
         else
             shunt__log(SHUNT__LOG_WARN, "rail %s can't be used: %s", r->name, shunt_error_text());
     }
-    if (st == SHUNT_OK && !opened)
-        st = shunt__fail(SHUNT_ERR_NOT_FOUND, "no rail could be opened over %s; the last error was: %s", ops->name,
-                         shunt_error_text());
+    if (st == SHUNT_OK && !opened) {
+        st = why == SHUNT_ERR_INVALID || why == SHUNT_ERR_FORMAT ? SHUNT_ERR_INVALID : SHUNT_ERR_NOT_FOUND; /* a setting */
+        shunt__fail(st, "no rail could be opened over %s; the last error was: %s", ops->name, shunt_error_text());
+    }
     shunt_topo_rails_destroy(rails);
     shunt_topo_destroy(topo);
     return st;
@@ -131,10 +133,14 @@ static shunt_status_t open_rails(struct shunt_context *ctx)
         return open_loops(ctx, ops);
     if (strcmp(ops->name, "loop") == 0 || strcmp(ops->name, "shm") == 0)
         return open_rail(ctx, ops, "", "", 0);
-    if (shm && shunt__config_int(&ctx->config, SHUNT__SHM) && open_rail(ctx, shm, "", "", 0) != SHUNT_OK)
-        shunt__log(SHUNT__LOG_WARN, "no shared memory, sockets instead: %s", shunt_error_text());
-    st = open_nics(ctx, ops);
-    return st;
+    if (shm && shunt__config_int(&ctx->config, SHUNT__SHM)) {
+        st = open_rail(ctx, shm, "", "", 0);
+        if (st == SHUNT_ERR_INVALID) /* a setting */
+            return st;
+        if (st != SHUNT_OK)
+            shunt__log(SHUNT__LOG_WARN, "no shared memory, sockets instead: %s", shunt_error_text());
+    }
+    return open_nics(ctx, ops);
 }
 
 static void on_interface(void *arg, int rail, int up, const char *why)
@@ -178,14 +184,29 @@ static shunt_status_t fill_card(struct shunt_context *ctx)
     return SHUNT_OK;
 }
 
+static uint64_t up_to(int64_t value, uint64_t most)
+{
+    return (uint64_t)value < most ? (uint64_t)value : most;
+}
+
+/* Settings that are names. Those of rails, ports and files are found wanting when they are used. */
+static shunt_status_t check_names(const struct shunt__config *config)
+{
+    const char *quorum = shunt__config_str(config, SHUNT__QUORUM);
+
+    if (strcmp(quorum, "half") != 0 && strcmp(quorum, "any") != 0)
+        return shunt__fail(SHUNT_ERR_INVALID, "SHUNT_QUORUM=%s: expected half or any", quorum);
+    return SHUNT_OK;
+}
+
 static void set_limits(struct shunt_context *ctx)
 {
-    ctx->eager = (uint64_t)shunt__config_int(&ctx->config, SHUNT__EAGER);
+    ctx->eager = up_to(shunt__config_int(&ctx->config, SHUNT__EAGER), 1u << 30);
     ctx->unmatched_max = (uint64_t)shunt__config_int(&ctx->config, SHUNT__UNMATCHED);
     ctx->window_max = (uint64_t)shunt__config_int(&ctx->config, SHUNT__WINDOW);
     ctx->spin = (uint64_t)shunt__config_int(&ctx->config, SHUNT__SPIN);
     ctx->peer_timeout = (uint64_t)shunt__config_int(&ctx->config, SHUNT__PEER_TIMEOUT);
-    ctx->chunk = (uint32_t)shunt__config_int(&ctx->config, SHUNT__CHUNK);
+    ctx->chunk = (uint32_t)up_to(shunt__config_int(&ctx->config, SHUNT__CHUNK), 1u << 30);
     if (ctx->window_max < 65536)
         ctx->window_max = 65536;
     ctx->crowded = 1; /* measured: with anything else running, spinning without yielding costs 2 ranks 10 times more */
@@ -248,12 +269,20 @@ shunt_status_t shunt_context_create(const shunt_context_params_t *params, shunt_
     ctx->poller.epfd = -1;
     ctx->bell[0] = ctx->bell[1] = -1;
     st = shunt__config_load(&ctx->config, params && params->size >= 2 * sizeof(void *) ? params->settings : NULL);
+    if (st == SHUNT_OK)
+        st = check_names(&ctx->config);
     if (st != SHUNT_OK) {
         free_context(ctx);
         return st;
     }
-    if (params && params->size >= sizeof(*params) && params->name)
+    if (params && params->size >= sizeof(*params) && params->name) {
         snprintf(ctx->name, sizeof(ctx->name), "%s", params->name);
+        shunt__log_name(params->name);
+    }
+    if (ctx->config.given[SHUNT__DEBUG] == 2) /* by the caller: the log has read the environment itself */
+        shunt__log_set(shunt__config_str(&ctx->config, SHUNT__DEBUG));
+    if (ctx->config.given[SHUNT__DEBUG_FILE] == 2)
+        shunt__log_file(shunt__config_str(&ctx->config, SHUNT__DEBUG_FILE));
     set_limits(ctx);
     shunt__path_events(&ctx->events);
     err = shunt__poller_init(&ctx->poller);

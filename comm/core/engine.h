@@ -230,6 +230,7 @@ struct shunt__freed {
 
 struct shunt_context {
     struct shunt__config config;
+    char name[32];
     pthread_mutex_t lock;
     atomic_int contenders; /* threads that want the lock: whoever spins inside lets go */
     struct shunt__poller poller;
@@ -238,7 +239,6 @@ struct shunt_context {
     int n_rails;
     struct shunt__carrier *carrier; /* watches the rails' interfaces; NULL: can't */
     struct shunt__card card; /* this process's own */
-    char name[32];
     struct shunt__peer *peers[SHUNT__HASH];
     struct shunt__list all_peers;
     struct shunt_comm *comms[SHUNT__HASH];

@@ -51,7 +51,6 @@ void shunt__op_complete(struct shunt__op *op, shunt_status_t status, const char 
 
     op->status = status;
     op->why = why;
-    op->comm->pending--;
     shunt__list_append(&ctx->completed, &op->node);
 }
 
@@ -62,7 +61,9 @@ static int drain_completed(struct shunt_context *ctx)
     while (!shunt__list_empty(&ctx->completed)) {
         struct shunt__op *op = shunt__container(ctx->completed.next, struct shunt__op, node);
         shunt__list_remove(&op->node);
+        struct shunt_comm *comm = op->comm;
         op->done(op); /* may free it, may post others */
+        comm->pending--;
         n++;
     }
     return n;

@@ -33,6 +33,12 @@ static void table(void)
     shunt__config_free(&cfg);
     is_int(shunt__config_load(&cfg, bad), SHUNT_ERR_INVALID, "a bad value is refused");
     ok(strstr(shunt_error_text(), "SHUNT_EAGER=lots"), "its text names the setting: %s", shunt_error_text());
+    shunt__fail(SHUNT_ERR_RAIL, "the cause");
+    shunt__fail(SHUNT_ERR_PEER, "what it led to, as: %s", shunt_error_text());
+    is_str(shunt_error_text(), "what it led to, as: the cause", "an error's text may quote the one before");
+    setenv("SHUNT_CRC", "", 1);
+    ok(shunt__config_load(&cfg, NULL) == SHUNT_OK && shunt__config_int(&cfg, SHUNT__CRC) == 1, "an empty variable is unset");
+    shunt__config_free(&cfg);
     is_str(shunt__config_nearest("SHUNT_EAGR"), "SHUNT_EAGER", "the nearest name is found");
     ok(shunt__config_nearest("SHUNT_SOMETHING_ELSE") == NULL, "a far name has no nearest");
     for (int i = 0; i < SHUNT__N_SETTINGS; i++)

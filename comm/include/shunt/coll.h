@@ -8,7 +8,7 @@
  * allgather and gather (root); recv == send + rank * count elements for reduce_scatter and scatter (root).
  *
  * The order in which elements are combined is a function of the communicator's rank-to-host map, the count, the
- * type and the operator: results repeat to the last bit, whatever the rails do (SHUNT_DETERMINISTIC).
+ * type and the operator: results repeat to the last bit, whatever the rails do.
  *
  * The blocking form waits; the form with i gives a request for shunt/p2p.h's test and wait functions, and the
  * buffers belong to it until it is done. Errors: INVALID; MISMATCH, naming both ranks and what they passed; PEER,

@@ -43,7 +43,7 @@ typedef struct shunt_id {
 typedef struct shunt_context_params {
     size_t size;                 /* sizeof(shunt_context_params_t) */
     const char *const *settings; /* "SHUNT_NAME=VALUE" strings, NULL-terminated; they win over the environment */
-    const char *name;            /* put before this rank's log lines; may be NULL */
+    const char *name;            /* put before the log lines of a process that has one such context; may be NULL; shunt-status shows it */
 } shunt_context_params_t;
 
 /* The version of the library, "major.minor.patch". Static. */
@@ -56,13 +56,16 @@ SHUNT_API const char *shunt_version(void);
  */
 SHUNT_API shunt_status_t shunt_context_create(const shunt_context_params_t *params, shunt_context_t **ctx);
 
-/* Closes it. Communicators that are left are freed as by shunt_comm_free(), without waiting. NULL is allowed. */
+/*
+ * Closes it. Communicators that are left are aborted here and freed, without waiting. No thread may be inside a
+ * call with the context or anything of it; requests that were not waited for are lost. NULL is allowed.
+ */
 SHUNT_API void shunt_context_destroy(shunt_context_t *ctx);
 
 /*
  * Makes an id on one rank, to be handed to all ranks by the caller's own means (a file, MPI, a store). A thread
  * of this process answers the ranks that join, until all of them have, or SHUNT_BOOTSTRAP_TIMEOUT passed.
- * The id holds a secret: who knows it can join.
+ * The id holds a secret: who knows it can join. Errors: INVALID, LIMIT, SYSTEM, NO_MEMORY.
  */
 SHUNT_API shunt_status_t shunt_id_create(shunt_context_t *ctx, shunt_id_t *id);
 
@@ -77,7 +80,7 @@ SHUNT_API shunt_status_t shunt_comm_create(shunt_context_t *ctx, const shunt_id_
 /*
  * The same, meeting through the environment: SHUNT_ID_FILE with RANK and WORLD_SIZE, torchrun's variables (RANK,
  * WORLD_SIZE, MASTER_ADDR, MASTER_PORT), or PMIx under mpirun, srun and prun, in this order. A process without
- * any of them becomes a communicator of size 1.
+ * any of them becomes a communicator of size 1. Errors: as shunt_comm_create(); NOT_FOUND (a file, an address).
  */
 SHUNT_API shunt_status_t shunt_comm_create_from_env(shunt_context_t *ctx, shunt_comm_t **comm);
 
@@ -86,14 +89,16 @@ SHUNT_API shunt_status_t shunt_comm_create_from_env(shunt_context_t *ctx, shunt_
 
 /*
  * Collective over `comm`: ranks of one `color` (>= 0) form a new communicator, ordered by `key`, ties by rank
- * in `comm`. Cost: one allgather of 8 bytes per rank and one barrier.
+ * in `comm`. Cost: one allgather of 8 bytes per rank and one barrier. Errors: INVALID (on all ranks when one passes
+ * another negative color); PEER, TIMEOUT, REVOKED, ABORTED.
  */
 SHUNT_API shunt_status_t shunt_comm_split(shunt_comm_t *comm, int color, int key, shunt_comm_t **out);
 
 /*
- * Frees the communicator once its operations have ended; those that can't end fail first, after
- * SHUNT_PEER_TIMEOUT. Local: other ranks are not waited for, beyond what they must still acknowledge. NULL is
- * allowed. No thread may be inside a call with `comm`.
+ * Frees the communicator once its operations have ended; those that can't end fail first: with the own rank at
+ * once, with others after SHUNT_PEER_TIMEOUT, with SHUNT_ERR_ABORTED where the peer lives but does not match them.
+ * Their requests can still be waited for. Local: other ranks are not waited for, beyond what they must still
+ * acknowledge. NULL is allowed. No thread may be inside a call with `comm`.
  */
 SHUNT_API shunt_status_t shunt_comm_free(shunt_comm_t *comm);
 
@@ -115,7 +120,8 @@ SHUNT_API shunt_status_t shunt_comm_revoke(shunt_comm_t *comm);
  * every live rank of `comm`, usually after an operation failed with SHUNT_ERR_PEER or SHUNT_ERR_TIMEOUT.
  * `exclude` (may be NULL) names `n_exclude` ranks of `comm` to leave out although they may live; every caller's
  * list counts. A rank that the others left out gets SHUNT_ERR_EXCLUDED. Outstanding operations of `comm` end
- * with SHUNT_ERR_REVOKED. Tolerates further deaths while it runs. `comm` must still be freed.
+ * with SHUNT_ERR_REVOKED. Tolerates further deaths while it runs. `comm` must still be freed. Other errors:
+ * INVALID, ABORTED, NO_MEMORY.
  */
 SHUNT_API shunt_status_t shunt_comm_shrink(shunt_comm_t *comm, const int *exclude, int n_exclude,
                                            shunt_comm_t **out);
@@ -128,19 +134,19 @@ SHUNT_API shunt_status_t shunt_comm_shrink(shunt_comm_t *comm, const int *exclud
 SHUNT_API shunt_status_t shunt_comm_grow(shunt_comm_t *comm, shunt_context_t *ctx, const shunt_id_t *id, int rank,
                                          int size, shunt_comm_t **out);
 
-/* Rank, size, and what the communicator has come to: SHUNT_OK, or the error that ended it. */
+/* Rank and size (-1 and 0 for NULL), and what `comm` has come to: SHUNT_OK, or the error that ended it, with its text. */
 SHUNT_API int shunt_comm_rank(const shunt_comm_t *comm);
 SHUNT_API int shunt_comm_size(const shunt_comm_t *comm);
 SHUNT_API shunt_status_t shunt_comm_error(const shunt_comm_t *comm);
 /* The context it belongs to. */
 SHUNT_API shunt_context_t *shunt_comm_context(const shunt_comm_t *comm);
-/* Number of different hosts, and for each rank the index (0..hosts-1, by first rank) of its host. */
+/* Number of different hosts, and for each rank the index (0..hosts-1, by first rank) of its host, -1 for no rank of it. */
 SHUNT_API int shunt_comm_hosts(const shunt_comm_t *comm);
 SHUNT_API int shunt_comm_host_of(const shunt_comm_t *comm, int rank);
 
 /*
  * Whether `rank` is known to be dead (SHUNT_ERR_PEER), unreachable (SHUNT_ERR_TIMEOUT) or fine (SHUNT_OK), with
- * the reason as text in `why` (at most `len` bytes, may be NULL).
+ * the reason as text in `why` (at most `len` bytes, may be NULL). INVALID for no rank of it.
  */
 SHUNT_API shunt_status_t shunt_comm_peer_state(const shunt_comm_t *comm, int rank, char *why, size_t len);
 

@@ -36,7 +36,7 @@ typedef struct shunt_event {
     uint64_t time;        /* nanoseconds of CLOCK_MONOTONIC */
     const char *rail;     /* name of the local rail, "" when none is concerned */
     const char *peer;     /* "host/pid" of the other process, "" when none */
-    int rank;             /* its rank in the communicator that was created first, -1 */
+    int rank;             /* its rank in the communicator that was created first, -1: in none */
     const char *text;     /* one line for a person */
 } shunt_event_t;
 
@@ -64,7 +64,7 @@ typedef struct shunt_rail_info {
 
 /*
  * Rails from this rank to the members of `comm`: fills at most `n` entries of `info` (each with .size set) and sets
- * *n to how many there are.
+ * *n to how many there are: `n` holds the room for entries before the call, and may hold 0. Errors: INVALID.
  */
 SHUNT_API shunt_status_t shunt_comm_rails(shunt_comm_t *comm, shunt_rail_info_t *info, int *n);
 

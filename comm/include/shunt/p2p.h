@@ -39,7 +39,7 @@ SHUNT_API shunt_status_t shunt_isend(shunt_comm_t *comm, const void *buf, size_t
 
 /*
  * Starts receiving a message of at most `bytes` bytes from rank `peer` with `tag`. A longer message is consumed
- * and the request ends with SHUNT_ERR_TRUNCATED, the first `bytes` bytes of it in `buf`.
+ * and the request ends with SHUNT_ERR_TRUNCATED, the first `bytes` bytes of it in `buf`. Errors: as shunt_isend().
  */
 SHUNT_API shunt_status_t shunt_irecv(shunt_comm_t *comm, void *buf, size_t bytes, int peer, int tag,
                                      shunt_request_t **req);
@@ -55,7 +55,7 @@ SHUNT_API shunt_status_t shunt_sendrecv(shunt_comm_t *comm, const void *sendbuf,
 /*
  * Requests. A function that reports a request as done frees it and sets *req to NULL; NULL requests count as
  * done. The status that is returned is the request's own; `result` (may be NULL) has the details. One request
- * may be waited for by one thread at a time.
+ * may be waited for by one thread at a time. A request outlives its communicator, but not its context.
  *
  *   test      SHUNT_IN_PROGRESS while it runs; never blocks
  *   wait      blocks; bounded, since every operation ends at the latest SHUNT_PEER_TIMEOUT after its peer is lost
