@@ -43,7 +43,7 @@ typedef struct shunt_id {
 typedef struct shunt_context_params {
     size_t size;                 /* sizeof(shunt_context_params_t) */
     const char *const *settings; /* "SHUNT_NAME=VALUE" strings, NULL-terminated; they win over the environment */
-    const char *name;            /* put before the log lines of a process that has one such context; may be NULL; shunt-status shows it */
+    const char *name;            /* shown by shunt-status, and before log lines if the process has one; may be NULL */
 } shunt_context_params_t;
 
 /* The version of the library, "major.minor.patch". Static. */
