@@ -209,7 +209,7 @@ static void set_limits(struct shunt_context *ctx)
     ctx->chunk = (uint32_t)up_to(shunt__config_int(&ctx->config, SHUNT__CHUNK), 1u << 30);
     if (ctx->window_max < 65536)
         ctx->window_max = 65536;
-    ctx->crowded = 1; /* measured: with anything else running, spinning without yielding costs 2 ranks 10 times more */
+    ctx->crowded = 0; /* until a communicator has more ranks here than there are cores */
 }
 
 static void free_context(struct shunt_context *ctx)

@@ -253,6 +253,7 @@ struct shunt_context {
     struct shunt__freed freed[SHUNT__FREED];
     unsigned n_freed;
     uint64_t now, next_tick;
+    unsigned poll_every; /* turns between two looks at the descriptors while a call spins */
     int crowded; /* more ranks than cores on this host: yield at every turn */
     /* progress.c */
     pthread_t helper;

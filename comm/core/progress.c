@@ -27,6 +27,7 @@
 #define ACK_BYTES (256u << 10)
 enum { LIMITED = 1, UNLIMITED }; /* how long: to the next tick, or until something comes */
 enum { HELPER, CALLER }; /* who may be blocked: each has a bell of its own, which only it takes back */
+#define YIELD_EVERY 8 /* idle turns between two yields where every rank has a core: a peer that is running answers within that */
 #define POLL_EVERY 16 /* turns of spinning between two looks at the descriptors */
 
 void shunt__lock(struct shunt_context *ctx)
@@ -126,10 +127,18 @@ static int turn(struct shunt_context *ctx, int descriptors, int idle)
 
     ctx->now = shunt__now();
     for (int i = 0; i < ctx->n_rails; i++)
-        if (ctx->rails[i]->ops->progress)
-            n += ctx->rails[i]->ops->progress(ctx->rails[i]);
-    if (descriptors)
-        n += shunt__poller_run(&ctx->poller, 0);
+        if (ctx->rails[i]->ops->progress) {
+            int moved = ctx->rails[i]->ops->progress(ctx->rails[i]);
+            n += moved;
+            if (moved && (ctx->rails[i]->caps & SHUNT__RAIL_LOCAL))
+                ctx->poll_every = POLL_EVERY; /* what is waited for comes through memory */
+        }
+    if (descriptors) {
+        int events = shunt__poller_run(&ctx->poller, 0);
+        n += events;
+        if (events)
+            ctx->poll_every = 1; /* or through descriptors */
+    }
     n += drain_completed(ctx);
     n += pump(ctx, idle);
     n += drain_completed(ctx);
@@ -255,7 +264,7 @@ static void wait_for_driver(struct shunt_context *ctx, uint64_t deadline)
 void shunt__progress_until(struct shunt_context *ctx, const int *flag, uint64_t deadline)
 {
     uint64_t idle_since = 0;
-    unsigned turns = 0;
+    unsigned turns = 0, idle = 0;
 
     if (*(const volatile int *)flag)
         return;
@@ -269,7 +278,7 @@ void shunt__progress_until(struct shunt_context *ctx, const int *flag, uint64_t 
         }
         ctx->polling = 1;
         ctx->draining = 1;
-        int n = turn(ctx, turns++ % POLL_EVERY == 0, 0);
+        int n = turn(ctx, turns++ % (ctx->poll_every ? ctx->poll_every : 1) == 0, 0);
         ctx->draining = 0;
         if (ctx->cond_waiters && n)
             pthread_cond_broadcast(&ctx->cond);
@@ -285,7 +294,7 @@ void shunt__progress_until(struct shunt_context *ctx, const int *flag, uint64_t 
             block(ctx, deadline, CALLER);
             turns = 0; /* look at the descriptors first */
             idle_since = ctx->now;
-        } else if (ctx->crowded) {
+        } else if (ctx->crowded || ++idle % YIELD_EVERY == 0) {
             ctx->polling = 0;
             shunt__unlock(ctx);
             sched_yield();
