@@ -71,9 +71,9 @@ static shunt_status_t open_nics(struct shunt_context *ctx, const struct shunt__r
     shunt_topo_rails_t *rails = NULL;
     shunt_topo_t *topo = NULL;
     shunt_status_t st, why = SHUNT_OK;
-    int opened = 0;
+    int opened = 0, place = shunt__config_int(&ctx->config, SHUNT__THREAD) && shunt__config_int(&ctx->config, SHUNT__BIND);
 
-    st = shunt_topo_load_live(1, &topo);
+    st = shunt__binding_topology(place, &topo);
     if (st != SHUNT_OK)
         return st;
     shunt_topo_rails_options_init(&options);
@@ -99,6 +99,10 @@ static shunt_status_t open_nics(struct shunt_context *ctx, const struct shunt__r
     if (st == SHUNT_OK && !opened) {
         st = why == SHUNT_ERR_INVALID || why == SHUNT_ERR_FORMAT ? SHUNT_ERR_INVALID : SHUNT_ERR_NOT_FOUND; /* a setting */
         shunt__fail(st, "no rail could be opened over %s; the last error was: %s", ops->name, shunt_error_text());
+    }
+    if (st == SHUNT_OK && place) {
+        shunt__binding_here(topo, rails, &ctx->binding);
+        shunt__log(SHUNT__LOG_INFO, "helper thread: %s", ctx->binding.reason);
     }
     shunt_topo_rails_destroy(rails);
     shunt_topo_destroy(topo);

@@ -22,6 +22,7 @@
 #include "comm/base/clock.h"
 #include "comm/base/config.h"
 #include "comm/base/log.h"
+#include "comm/core/binding.h"
 #include "comm/core/card.h"
 #include "comm/core/list.h"
 #include "comm/core/op.h"
@@ -257,6 +258,7 @@ struct shunt_context {
     int crowded; /* more ranks than cores on this host: yield at every turn */
     /* progress.c */
     pthread_t helper;
+    struct shunt__binding binding; /* of the helper */
     int helper_running, stop;
     atomic_int callers; /* threads inside a waiting call */
     atomic_uint calls;  /* counts them, so that the helper sees whether any came */

@@ -372,6 +372,11 @@ shunt_status_t shunt__progress_start(struct shunt_context *ctx)
     if (err)
         return shunt__fail_errno(SHUNT_ERR_LIMIT, err, "no thread for the engine (ulimit -u)");
     ctx->helper_running = 1;
+    if (ctx->binding.bound) { /* advice: a cpuset that forbids it changes nothing else */
+        err = pthread_setaffinity_np(ctx->helper, sizeof(ctx->binding.cpus), &ctx->binding.cpus);
+        if (err)
+            shunt__log(SHUNT__LOG_INFO, "helper thread: anywhere after all: %s", strerror(err));
+    }
     return SHUNT_OK;
 }
 
