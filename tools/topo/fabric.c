@@ -186,9 +186,10 @@ static void print_ranks_json(const struct ranks *r)
 
     printf("{\"ranks\": [");
     for (unsigned i = 0; i < r->n; i++) {
-        printf("%s\n  {\"rank\": %u, \"host\": \"%s\", \"place\": \"%s\"", i ? "," : "", i,
-               shunt_fabric_host_name(r->fabric, r->places[i].host),
-               shunt_fabric_slot(r->fabric, r->places[i])->name);
+        printf("%s\n  {\"rank\": %u, \"host\": ", i ? "," : "", i);
+        json_text(shunt_fabric_host_name(r->fabric, r->places[i].host));
+        printf(", \"place\": ");
+        json_text(shunt_fabric_slot(r->fabric, r->places[i])->name);
         if (placed)
             printf(", \"stage\": %u, \"replica\": %u", r->stage[i], r->replica[i]);
         printf("}");

@@ -97,12 +97,13 @@ int read_options(int argc, char **argv, struct options *opt)
 
     memset(opt, 0, sizeof(*opt));
     opt->rank_count = 1;
-    while ((c = getopt_long(argc, argv, "mrp:f:o:s:n:hV", list, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "mr::p:f:o:s:n:hV", list, NULL)) != -1) {
         switch (c) {
         case 'm': opt->matrix = 1; break;
         case 'r':
             opt->rails = 1;
             if (optarg) {
+                optarg += *optarg == '='; /* -r=I:N, as the manual writes it */
                 char *colon = strchr(optarg, ':'), *end;
                 unsigned long i = strtoul(optarg, &end, 10);
                 opt->rank_count = colon ? count(colon + 1, 65536) : 0;

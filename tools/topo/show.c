@@ -11,7 +11,7 @@ static const char *rate(char out[32], double bits)
     return out;
 }
 
-static void json_text(const char *s)
+void json_text(const char *s)
 {
     putchar('"');
     for (; *s; s++)

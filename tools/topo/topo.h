@@ -20,6 +20,7 @@ int read_options(int argc, char **argv, struct options *opt);
 int fail(shunt_status_t st);
 
 int load(const struct options *opt, const char *file, shunt_topo_t **topo);
+void json_text(const char *s); /* prints it in quotes */
 int show_rails(const struct options *opt, const shunt_topo_t *topo);
 int show_path(const struct options *opt, const shunt_topo_t *topo);
 int show_diff(const struct options *opt);
