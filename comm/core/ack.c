@@ -151,7 +151,7 @@ static struct shunt__path *ack_path(struct shunt__peer *peer)
 {
     struct shunt__path *best = NULL;
 
-    for (int i = 0; i < SHUNT__MAX_RAILS; i++) {
+    for (int i = 0; i < peer->ctx->n_rails; i++) {
         struct shunt__path *p = peer->paths[i];
         if (!shunt__path_usable(p) || p->blocked)
             continue;
@@ -266,7 +266,7 @@ static void advance(struct shunt__stream *s)
 
 void shunt__ack_low(struct shunt__stream *s, uint64_t acked)
 {
-    for (uint64_t m = s->tx_base; m < acked && m < s->tx_next; m++) {
+    for (uint64_t m = s->tx_done; m < acked && m < s->tx_next; m++) {
         struct shunt__tx *tx = s->tx_ring[m & (s->tx_cap - 1)].tx;
         if (!tx)
             continue;
@@ -415,7 +415,7 @@ static void reap(struct shunt__path *p)
 
 static void reap_all(struct shunt__peer *peer)
 {
-    for (int i = 0; i < SHUNT__MAX_RAILS; i++)
+    for (int i = 0; i < peer->ctx->n_rails; i++)
         if (peer->paths[i] && peer->paths[i]->head < peer->paths[i]->tail &&
             !(peer->paths[i]->link.rail->caps & SHUNT__RAIL_ACKS))
             reap(peer->paths[i]);
@@ -424,7 +424,7 @@ static void reap_all(struct shunt__peer *peer)
 
 void shunt__ack_piggyback(struct shunt__stream *s, uint64_t acked)
 {
-    if (acked <= s->tx_base || s->tx_base == s->tx_next)
+    if (acked <= s->tx_done)
         return;
     shunt__ack_low(s, acked);
     reap_all(s->peer);

@@ -14,6 +14,7 @@
 
 #define AHEAD_MAX 65536u             /* messages that one sender may have open at once */
 #define ACK_AT_ONCE (32u << 10)      /* messages longer than this are acknowledged as soon as they are complete */
+#define SLOT_BYTES 2048u             /* what a message counts beside its bytes before its match is reported */
 #define POOL_MAX (4u << 20)           /* bytes of early buffers kept for the next messages */
 #define ORPHANS_MAX (16u << 20)      /* bytes of frames kept for communicators to come */
 
@@ -123,9 +124,10 @@ static struct shunt__rx *message_of(struct shunt__stream *s, const struct shunt_
         if (rx)
             return rx->total == f->total && rx->chunk == f->chunk && rx->tag == f->tag ? rx : NULL;
     }
-    rx = calloc(1, sizeof(*rx));
+    rx = malloc(sizeof(*rx));
     if (!rx)
         return NULL;
+    memset(rx, 0, sizeof(*rx));
     rx->stream = s;
     rx->message = f->message;
     rx->total = f->total;
@@ -153,7 +155,7 @@ void shunt__rx_abandon(struct shunt__rx *rx)
 {
     struct shunt__peer *peer = rx->stream->peer;
 
-    for (int i = 0; i < SHUNT__MAX_RAILS; i++) {
+    for (int i = 0; i < peer->ctx->n_rails; i++) {
         struct shunt__path *p = peer->paths[i];
         if (!p || p->landing != rx)
             continue;
@@ -168,7 +170,7 @@ static void abandon_chunk(struct shunt__rx *rx, uint32_t chunk)
 {
     struct shunt__peer *peer = rx->stream->peer;
 
-    for (int i = 0; i < SHUNT__MAX_RAILS; i++) {
+    for (int i = 0; i < peer->ctx->n_rails; i++) {
         struct shunt__path *p = peer->paths[i];
         if (!p || p->landing != rx || p->landing_chunk != chunk)
             continue;
@@ -222,6 +224,14 @@ static void hand_over(struct shunt__rx *rx)
     advance(s);
 }
 
+/* The sender's room for what is not matched comes back now and then, and with it its record of small messages. */
+static void credit(struct shunt__stream *s, uint64_t bytes)
+{
+    s->match_unreported += bytes + SLOT_BYTES;
+    if (s->match_unreported * 16 >= s->comm->ctx->unmatched_max)
+        shunt__ack_report(s);
+}
+
 static void match(struct shunt__rx *rx, struct shunt__op *op)
 {
     struct shunt__stream *s = rx->stream;
@@ -244,9 +254,7 @@ static void match(struct shunt__rx *rx, struct shunt__op *op)
     }
     if (!rx->complete)
         note(rx); /* the rest may come */
-    s->match_unreported += early;
-    if (s->match_unreported * 16 >= s->comm->ctx->unmatched_max)
-        shunt__ack_report(s);
+    credit(s, early);
 }
 
 void shunt__arrive_match(struct shunt__stream *s)
@@ -308,7 +316,7 @@ void *shunt__arrive_land(struct shunt__path *path, const struct shunt__frame *fr
     chunk = (uint32_t)(frame->offset / frame->chunk);
     if (!rx->matched || has(rx, chunk) || frame->offset + frame->length > rx->cap)
         return NULL;
-    for (int i = 0; i < SHUNT__MAX_RAILS; i++) { /* never two writers of one chunk: the second may bring damage */
+    for (int i = 0; i < path->peer->ctx->n_rails; i++) { /* never two writers of one chunk: the second may bring damage */
         const struct shunt__path *p = path->peer->paths[i];
         if (p && p != path && p->landing == rx && p->landing_chunk == chunk)
             return NULL;
@@ -393,6 +401,50 @@ void shunt__arrive_orphans(struct shunt_context *ctx, struct shunt_comm *comm)
     }
 }
 
+/*
+ * A message in one chunk, next in line, and its receive is there: most of the small ones. It goes where it belongs without
+ * ever being a message on record. Nonzero when it was such a one.
+ */
+static int straight(struct shunt__stream *s, struct shunt__path *path, const struct shunt__frame *f, const void *payload)
+{
+    struct shunt__peer *peer = path->peer;
+    struct shunt__op *op = NULL;
+    uint64_t n;
+
+    if (f->length != f->total || f->message != s->rx_base || s->rx_seen != s->rx_base || f->type != SHUNT__FRAME_DATA)
+        return 0;
+    for (struct shunt__list *l = s->posted.next; l != &s->posted && !op; l = l->next) {
+        struct shunt__op *o = shunt__container(l, struct shunt__op, node);
+        if (o->tag == f->tag || o->tag == SHUNT_TAG_ANY)
+            op = o;
+    }
+    if (!op)
+        return 0;
+    n = op->bytes < f->length ? op->bytes : f->length;
+    if (n)
+        memcpy(op->buf, payload, n);
+    path->bytes_received += f->length;
+    s->rx_base++;
+    s->rx_seen++;
+    s->rx_acked++;
+    s->rx_matched++;
+    credit(s, f->length);
+    if (!(path->link.rail->caps & SHUNT__RAIL_ACKS)) {
+        shunt__ack_note(s, f->message);
+        if (peer->ack_bytes == 0)
+            peer->ack_time = peer->ctx->now;
+        peer->ack_bytes += f->length + 1 + (f->length > ACK_AT_ONCE ? SHUNT__FRAME_PAYLOAD_MAX : 0);
+    }
+    shunt__list_remove(&op->node);
+    op->message = f->message;
+    op->tag = f->tag;
+    peer->wanted--;
+    n = op->bytes;
+    op->bytes = f->length;
+    shunt__op_complete(op, f->length > n ? SHUNT_ERR_TRUNCATED : SHUNT_OK, NULL);
+    return 1;
+}
+
 void shunt__arrive_data(struct shunt__path *path, const struct shunt__frame *f, const void *payload)
 {
     struct shunt__stream *s = stream_of(path, f);
@@ -413,6 +465,8 @@ void shunt__arrive_data(struct shunt__path *path, const struct shunt__frame *f, 
     if (!sane(f))
         return;
     shunt__ack_piggyback(s, f->ack);
+    if (straight(s, path, f, payload))
+        return;
     rx = message_of(s, f, &duplicate);
     if (!rx) {
         if (duplicate) {

@@ -298,6 +298,9 @@ shunt_status_t shunt_context_create(const shunt_context_params_t *params, shunt_
         st = fill_card(ctx);
     if (st == SHUNT_OK)
         st = open_rails(ctx);
+    for (int i = 0; i < ctx->n_rails && st == SHUNT_OK; i++)
+        if (ctx->rails[i]->ops->waiting)
+            ctx->memory = ctx->rails[i];
     if (st == SHUNT_OK)
         watch_interfaces(ctx);
     if (st == SHUNT_OK)

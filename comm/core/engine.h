@@ -157,6 +157,7 @@ struct shunt__stream {
     uint64_t id; /* in frames: the communicator's id plus the channel */
     /* sending */
     uint64_t tx_next, tx_base;
+    uint64_t tx_done; /* messages below have ended, one way or the other */
     struct shunt__tx_slot {
         struct shunt__tx *tx;
         uint32_t credit; /* bytes of it that the receiver has not matched yet */
@@ -238,6 +239,7 @@ struct shunt_context {
     struct shunt__rail *rails[SHUNT__MAX_RAILS];
     int rail_up[SHUNT__MAX_RAILS]; /* carrier */
     int n_rails;
+    struct shunt__rail *memory; /* the one whose waiting() can be asked; NULL: none */
     struct shunt__carrier *carrier; /* watches the rails' interfaces; NULL: can't */
     struct shunt__card card; /* this process's own */
     struct shunt__peer *peers[SHUNT__HASH];
@@ -254,14 +256,17 @@ struct shunt_context {
     struct shunt__freed freed[SHUNT__FREED];
     unsigned n_freed;
     uint64_t now, next_tick;
+    uint64_t ticks; /* shunt__ticks() when `now` was read */
+    int fresh;      /* read since the last turn */
+    unsigned turns;
     unsigned poll_every; /* turns between two looks at the descriptors while a call spins */
     int crowded; /* more ranks than cores on this host: yield at every turn */
     /* progress.c */
     pthread_t helper;
     struct shunt__binding binding; /* of the helper */
     int helper_running, stop;
-    atomic_int callers; /* threads inside a waiting call */
-    atomic_uint calls;  /* counts them, so that the helper sees whether any came */
+    int callers;    /* threads inside a waiting call */
+    unsigned calls; /* counts them, so that the helper sees whether any came */
     int polling;        /* a thread is blocked in or driving the poller */
     pthread_cond_t cond;
     int cond_waiters;

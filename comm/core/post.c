@@ -140,11 +140,12 @@ void shunt__op_send(struct shunt__op *op, struct shunt_comm *comm, enum shunt__c
     }
     s = shunt__stream_get(comm, channel, peer);
     slot = s ? new_slot(s) : NULL;
-    tx = slot ? calloc(1, sizeof(*tx)) : NULL;
+    tx = slot ? malloc(sizeof(*tx)) : NULL;
     if (!tx) {
         shunt__op_complete(op, SHUNT_ERR_NO_MEMORY, "out of memory");
         return;
     }
+    memset(tx, 0, sizeof(*tx)); /* not calloc(), which passes the allocator's per-thread cache by */
     tx->stream = s;
     tx->op = op;
     tx->buf = buf;
@@ -277,6 +278,8 @@ void shunt__tx_finish(struct shunt__tx *tx, shunt_status_t status, const char *w
         slot->credit = 0;
         slot->matched = 1;
     }
+    while (s->tx_done < s->tx_next && s->tx_ring[s->tx_done & (s->tx_cap - 1)].done)
+        s->tx_done++;
     while (s->tx_base < s->tx_next) {
         slot = &s->tx_ring[s->tx_base & (s->tx_cap - 1)];
         if (!slot->done || !(slot->matched || slot->credit == 0))

@@ -8,6 +8,7 @@
  * came since its last look, and only takes over when none did.
  */
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -29,6 +30,18 @@ enum { LIMITED = 1, UNLIMITED }; /* how long: to the next tick, or until somethi
 enum { HELPER, CALLER }; /* who may be blocked: each has a bell of its own, which only it takes back */
 #define YIELD_EVERY 8 /* idle turns between two yields where every rank has a core: a peer that is running answers within that */
 #define POLL_EVERY 16 /* turns of spinning between two looks at the descriptors */
+#define GLANCES 64    /* at memory alone, between two turns that find nothing */
+
+/* The time as of a few microseconds ago at most: the clock costs more than most of what is done between two looks at it. */
+static void look_at_clock(struct shunt_context *ctx)
+{
+    uint64_t ticks = shunt__ticks();
+
+    if (ticks && ticks - ctx->ticks < SHUNT__TICKS_SOON)
+        return;
+    ctx->ticks = ticks;
+    ctx->now = shunt__now();
+}
 
 void shunt__lock(struct shunt_context *ctx)
 {
@@ -38,7 +51,8 @@ void shunt__lock(struct shunt_context *ctx)
     pthread_mutex_lock(&ctx->lock);
     atomic_fetch_sub(&ctx->contenders, 1);
 out:
-    ctx->now = shunt__now();
+    look_at_clock(ctx);
+    ctx->fresh = 1;
 }
 
 void shunt__unlock(struct shunt_context *ctx)
@@ -121,18 +135,22 @@ static void tick(struct shunt_context *ctx)
     ctx->next_tick = ctx->now + TICK;
 }
 
-static int turn(struct shunt_context *ctx, int descriptors, int idle)
+static int turn(struct shunt_context *ctx, int descriptors, int idle, const int *flag)
 {
     int n = 0;
 
-    ctx->now = shunt__now();
+    if (!ctx->fresh)
+        look_at_clock(ctx);
+    ctx->fresh = 0;
+    if (ctx->memory && ctx->memory->ops->progress(ctx->memory)) {
+        n = 1 + drain_completed(ctx);
+        ctx->poll_every = POLL_EVERY; /* what is waited for comes through memory */
+        if (flag && *(const volatile int *)flag && !descriptors && ctx->now < ctx->next_tick)
+            return n; /* and is there: the rest when a call comes next */
+    }
     for (int i = 0; i < ctx->n_rails; i++)
-        if (ctx->rails[i]->ops->progress) {
-            int moved = ctx->rails[i]->ops->progress(ctx->rails[i]);
-            n += moved;
-            if (moved && (ctx->rails[i]->caps & SHUNT__RAIL_LOCAL))
-                ctx->poll_every = POLL_EVERY; /* what is waited for comes through memory */
-        }
+        if (ctx->rails[i]->ops->progress && ctx->rails[i] != ctx->memory)
+            n += ctx->rails[i]->ops->progress(ctx->rails[i]);
     if (descriptors) {
         int events = shunt__poller_run(&ctx->poller, 0);
         n += events;
@@ -185,7 +203,7 @@ int shunt__progress(struct shunt_context *ctx)
         return 0;
     take_over(ctx);
     ctx->draining = 1;
-    n = turn(ctx, 1, 0);
+    n = turn(ctx, 1, 0, NULL);
     ctx->draining = 0;
     return n;
 }
@@ -261,15 +279,27 @@ static void wait_for_driver(struct shunt_context *ctx, uint64_t deadline)
     ctx->now = shunt__now();
 }
 
+/* Between two turns of a call that spins: looks at shared memory alone, if that is where things come from. */
+static void glance(struct shunt_context *ctx)
+{
+    struct shunt__rail *rail = ctx->memory;
+
+    if (!rail || ctx->poll_every <= 1)
+        return;
+    for (int i = 0; i < GLANCES && !rail->ops->waiting(rail) && !atomic_load(&ctx->contenders); i++)
+        if (i > 15)
+            shunt__relax();
+}
+
 void shunt__progress_until(struct shunt_context *ctx, const int *flag, uint64_t deadline)
 {
     uint64_t idle_since = 0;
-    unsigned turns = 0, idle = 0;
+    unsigned idle = 0;
 
     if (*(const volatile int *)flag)
         return;
-    atomic_fetch_add(&ctx->callers, 1);
-    atomic_fetch_add(&ctx->calls, 1);
+    ctx->callers++;
+    ctx->calls++;
     take_over(ctx);
     while (!*(const volatile int *)flag && !(deadline && shunt__now() >= deadline)) {
         if (ctx->polling) {
@@ -278,7 +308,7 @@ void shunt__progress_until(struct shunt_context *ctx, const int *flag, uint64_t 
         }
         ctx->polling = 1;
         ctx->draining = 1;
-        int n = turn(ctx, turns++ % (ctx->poll_every ? ctx->poll_every : 1) == 0, 0);
+        int n = turn(ctx, ctx->poll_every <= 1 || ++ctx->turns % ctx->poll_every == 0, 0, flag);
         ctx->draining = 0;
         if (ctx->cond_waiters && n)
             pthread_cond_broadcast(&ctx->cond);
@@ -290,9 +320,10 @@ void shunt__progress_until(struct shunt_context *ctx, const int *flag, uint64_t 
             idle_since = 0;
         } else if (idle_since == 0) {
             idle_since = ctx->now;
+            glance(ctx);
         } else if (ctx->now - idle_since >= ctx->spin) {
             block(ctx, deadline, CALLER);
-            turns = 0; /* look at the descriptors first */
+            ctx->turns = UINT_MAX; /* look at the descriptors first */
             idle_since = ctx->now;
         } else if (ctx->crowded || ++idle % YIELD_EVERY == 0) {
             ctx->polling = 0;
@@ -300,6 +331,8 @@ void shunt__progress_until(struct shunt_context *ctx, const int *flag, uint64_t 
             sched_yield();
             shunt__lock(ctx);
             continue;
+        } else {
+            glance(ctx);
         }
         ctx->polling = 0;
         if (atomic_load(&ctx->contenders)) {
@@ -308,7 +341,7 @@ void shunt__progress_until(struct shunt_context *ctx, const int *flag, uint64_t 
             shunt__lock(ctx);
         }
     }
-    atomic_fetch_sub(&ctx->callers, 1);
+    ctx->callers--;
     if (ctx->cond_waiters)
         pthread_cond_broadcast(&ctx->cond); /* somebody else drives now */
 }
@@ -322,8 +355,8 @@ static void *helper(void *arg)
 
     shunt__lock(ctx);
     while (!ctx->stop) {
-        unsigned calls = atomic_load(&ctx->calls);
-        if (calls != seen || atomic_load(&ctx->callers) || ctx->polling) {
+        unsigned calls = ctx->calls;
+        if (calls != seen || ctx->callers || ctx->polling) {
             /* Calls drive. Look again in 1 to 5 ms. */
             struct timespec t = {0, quiet == 0 ? 5000000 : 1000000};
             quiet = calls == seen;
@@ -335,7 +368,7 @@ static void *helper(void *arg)
         }
         ctx->polling = 1;
         ctx->draining = 1;
-        int n = turn(ctx, 1, 1);
+        int n = turn(ctx, 1, 1, NULL);
         ctx->draining = 0;
         ctx->polling = 0;
         if (n) {

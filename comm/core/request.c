@@ -18,17 +18,10 @@ struct shunt_request {
     char *text;
 };
 
-struct shunt__op *shunt__request_op(struct shunt_request *req)
+/* calloc() passes the allocator's per-thread cache by. */
+static void clear(struct shunt_request *req, struct shunt_comm *comm, const char *what)
 {
-    return &req->op;
-}
-
-struct shunt_request *shunt__request_new(struct shunt_comm *comm, const char *what)
-{
-    struct shunt_request *req = calloc(1, sizeof(*req));
-
-    if (!req)
-        return NULL;
+    memset(req, 0, sizeof(*req));
     req->ctx = comm->ctx;
     req->what = what;
     req->rank = comm->rank;
@@ -40,6 +33,19 @@ struct shunt_request *shunt__request_new(struct shunt_comm *comm, const char *wh
     req->op.message = UINT64_MAX;
     req->op.status = SHUNT_IN_PROGRESS;
     shunt__list_init(&req->op.node);
+}
+
+struct shunt__op *shunt__request_op(struct shunt_request *req)
+{
+    return &req->op;
+}
+
+struct shunt_request *shunt__request_new(struct shunt_comm *comm, const char *what)
+{
+    struct shunt_request *req = malloc(sizeof(*req));
+
+    if (req)
+        clear(req, comm, what);
     return req;
 }
 
@@ -151,10 +157,8 @@ shunt_status_t shunt_irecv(shunt_comm_t *comm, void *buf, size_t bytes, int peer
     return post(comm, 0, buf, bytes, peer, tag, req);
 }
 
-/* Hands out the result of a finished request and frees it. */
-static shunt_status_t reap(shunt_request_t **reqp, shunt_result_t *result)
+static shunt_status_t result_of(const struct shunt_request *req, shunt_result_t *result)
 {
-    struct shunt_request *req = *reqp;
     shunt_status_t st = req->status;
 
     if (result) {
@@ -166,7 +170,15 @@ static shunt_status_t reap(shunt_request_t **reqp, shunt_result_t *result)
     }
     if (st != SHUNT_OK)
         shunt__fail(st, "%s", req->text ? req->text : shunt_status_text(st));
-    shunt__request_drop(req);
+    return st;
+}
+
+/* Hands out the result of a finished request and frees it. */
+static shunt_status_t reap(shunt_request_t **reqp, shunt_result_t *result)
+{
+    shunt_status_t st = result_of(*reqp, result);
+
+    shunt__request_drop(*reqp);
     *reqp = NULL;
     return st;
 }
@@ -192,7 +204,7 @@ shunt_status_t shunt_test(shunt_request_t **req, shunt_result_t *result)
     }
     ctx = (*req)->ctx;
     shunt__lock(ctx);
-    atomic_fetch_add(&ctx->calls, 1);
+    ctx->calls++;
     if (!(*req)->finished && !ctx->polling)
         shunt__progress(ctx);
     finished = (*req)->finished;
@@ -344,20 +356,37 @@ shunt_status_t shunt_cancel(shunt_request_t *req)
 
 /* ---- the blocking forms ---- */
 
+/* Post and wait with the lock taken once, and a request that needs no memory. */
+static shunt_status_t complete(shunt_comm_t *comm, int is_send, void *buf, size_t bytes, int peer, int tag,
+                               shunt_result_t *result)
+{
+    struct shunt_request req;
+    shunt_status_t st = check(comm, buf, bytes, peer, tag, !is_send, is_send ? "send" : "receive");
+
+    if (st != SHUNT_OK)
+        return st;
+    shunt__lock(comm->ctx);
+    clear(&req, comm, is_send ? "send" : "receive");
+    if (is_send)
+        shunt__op_send(&req.op, comm, SHUNT__CHANNEL_USER, buf, bytes, peer, tag, p2p_done);
+    else
+        shunt__op_recv(&req.op, comm, SHUNT__CHANNEL_USER, buf, bytes, peer, tag, p2p_done);
+    shunt__progress_kick(comm->ctx);
+    shunt__progress_until(comm->ctx, &req.finished, 0);
+    shunt__unlock(comm->ctx);
+    st = result_of(&req, result);
+    free(req.text);
+    return st;
+}
+
 shunt_status_t shunt_send(shunt_comm_t *comm, const void *buf, size_t bytes, int peer, int tag)
 {
-    shunt_request_t *req;
-    shunt_status_t st = shunt_isend(comm, buf, bytes, peer, tag, &req);
-
-    return st == SHUNT_OK ? shunt_wait(&req, NULL) : st;
+    return complete(comm, 1, (void *)(uintptr_t)buf, bytes, peer, tag, NULL);
 }
 
 shunt_status_t shunt_recv(shunt_comm_t *comm, void *buf, size_t bytes, int peer, int tag, shunt_result_t *result)
 {
-    shunt_request_t *req;
-    shunt_status_t st = shunt_irecv(comm, buf, bytes, peer, tag, &req);
-
-    return st == SHUNT_OK ? shunt_wait(&req, result) : st;
+    return complete(comm, 0, buf, bytes, peer, tag, result);
 }
 
 shunt_status_t shunt_sendrecv(shunt_comm_t *comm, const void *sendbuf, size_t sendbytes, int dest, int sendtag,

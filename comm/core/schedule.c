@@ -53,7 +53,7 @@ static double left(const struct shunt__peer *peer)
 /* Shared memory, when it is there, carries everything: it is faster than any NIC by an order of magnitude. */
 static struct shunt__path *local_path(const struct shunt__peer *peer)
 {
-    for (int i = 0; i < SHUNT__MAX_RAILS; i++) {
+    for (int i = 0; i < peer->ctx->n_rails; i++) {
         struct shunt__path *p = peer->paths[i];
         if (shunt__path_usable(p) && (p->link.rail->caps & SHUNT__RAIL_LOCAL))
             return p;
@@ -68,7 +68,7 @@ static struct shunt__path *choose(const struct shunt__peer *peer, uint32_t len)
 
     if (best)
         return has_room(best, len) ? best : NULL;
-    for (int i = 0; i < SHUNT__MAX_RAILS; i++) {
+    for (int i = 0; i < peer->ctx->n_rails; i++) {
         struct shunt__path *p = peer->paths[i];
         if (!shunt__path_usable(p))
             continue;
@@ -201,7 +201,7 @@ static void send_notices(struct shunt__peer *peer)
     while (!shunt__list_empty(&peer->notices)) {
         struct notice *n = shunt__container(peer->notices.next, struct notice, node);
         struct shunt__path *best = local_path(peer);
-        for (int i = 0; !best && i < SHUNT__MAX_RAILS; i++)
+        for (int i = 0; !best && i < peer->ctx->n_rails; i++)
             if (shunt__path_usable(peer->paths[i]) && !peer->paths[i]->blocked)
                 best = peer->paths[i];
         if (!best || best->blocked)
@@ -256,7 +256,7 @@ void shunt__schedule_hedge(struct shunt__peer *peer, uint64_t now)
 {
     if (!shunt__list_empty(&peer->sendq) || local_path(peer))
         return;
-    for (int i = 0; i < SHUNT__MAX_RAILS; i++) {
+    for (int i = 0; i < peer->ctx->n_rails; i++) {
         struct shunt__path *slow = peer->paths[i];
         if (!slow || slow->head == slow->tail || slow->state == SHUNT_RAIL_IDLE)
             continue;
@@ -269,7 +269,7 @@ void shunt__schedule_hedge(struct shunt__peer *peer, uint64_t now)
             double ahead = (double)(r - slow->head + 1) * rec->bytes / rate_of(slow);
             double expected = slow->state == SHUNT_RAIL_SUSPECT ? 1e18 : ahead + slow->latency;
             struct shunt__path *quick = NULL;
-            for (int j = 0; j < SHUNT__MAX_RAILS; j++) {
+            for (int j = 0; j < peer->ctx->n_rails; j++) {
                 struct shunt__path *p = peer->paths[j];
                 if (j == i || !shunt__path_usable(p) || !has_room(p, tx->chunk))
                     continue;

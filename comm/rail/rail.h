@@ -146,6 +146,11 @@ struct shunt__rail_ops {
      * progress() while another one sleeps on the poller arms again for it, and wakes it if there is work.
      */
     int (*arm)(struct shunt__rail *rail);
+    /*
+     * Whether progress() would find anything; so cheap that a spinning call may ask it a hundred times between two turns.
+     * NULL: can't be told without progress().
+     */
+    int (*waiting)(struct shunt__rail *rail);
     /* Every 10 ms or so while anything goes on: connection time-outs and the like. */
     void (*tick)(struct shunt__rail *rail, uint64_t now);
     void (*stats)(struct shunt__link *link, struct shunt__link_stats *stats);

@@ -272,7 +272,13 @@ static void tell(struct shunt__shm_conn *c)
     notify(c);
 }
 
-static int receive(struct shunt__shm_conn *c, int budget)
+static int use_acceptances(struct shunt__shm_conn *c);
+
+/*
+ * A record that says that what we sent was accepted is left for the next turn, once: whoever waited for that may want to post
+ * the receive that the record belongs to, and then nothing needs to be put aside.
+ */
+static int receive(struct shunt__shm_conn *c, int budget, int draining)
 {
     struct shunt__ring_record record;
     int moved = 0, got;
@@ -288,6 +294,10 @@ static int receive(struct shunt__shm_conn *c, int budget)
         if (shunt__ring_reported(&c->out, record.marker)) {
             broken(c);
             return moved + 1;
+        }
+        if (c->out.frames != c->accepted && moved == 0 && !draining) {
+            use_acceptances(c);
+            return 1;
         }
         got = take(c, &record);
         if (got < 0)
@@ -498,7 +508,7 @@ static int use_acceptances(struct shunt__shm_conn *c)
 
 void shunt__shm_drain(struct shunt__shm_conn *c)
 {
-    receive(c, INT32_MAX);
+    receive(c, INT32_MAX, 1);
     if (c->state != SHUNT__SHM_UP)
         return;
     if (shunt__ring_refresh(&c->out))
@@ -515,7 +525,7 @@ static int turn(struct shunt__shm_conn *c)
 
     if (c->state != SHUNT__SHM_UP)
         return 0;
-    moved = receive(c, RECORDS_PER_TURN);
+    moved = receive(c, RECORDS_PER_TURN, 0);
     if (c->state != SHUNT__SHM_UP)
         return moved;
     if (c->out.sent != c->accepted || c->refused) {
@@ -591,6 +601,24 @@ static int progress(struct shunt__rail *rail)
         if (i < r->n_hot)
             moved += turn(r->hot[i]);
     return moved;
+}
+
+/* To be asked after a progress() that moved nothing: that has told what is to be told. */
+static int waiting(struct shunt__rail *rail)
+{
+    const struct shunt__shm_rail *r = shm(rail);
+
+    for (uint32_t w = 0; w < r->words; w++)
+        if (__atomic_load_n(&r->bell->ready[w], __ATOMIC_RELAXED))
+            return 1;
+    for (int i = 0; i < r->n_hot; i++) {
+        const struct shunt__shm_conn *c = r->hot[i];
+        if (shunt__ring_waiting(&c->in) || c->pending.payload || c->refused)
+            return 1;
+        if (c->out.sent != c->accepted && __atomic_load_n(&c->other->frames, __ATOMIC_RELAXED) > c->accepted)
+            return 1;
+    }
+    return r->n_failed != 0;
 }
 
 /* From here until the next progress() whoever has news for this process rings its bell. */
@@ -736,6 +764,7 @@ const struct shunt__rail_ops shunt__shm_ops = {
     .redirect = redirect,
     .progress = progress,
     .arm = arm,
+    .waiting = waiting,
     .tick = shunt__shm_tick,
     .stats = stats,
     .describe = describe,
