@@ -94,6 +94,7 @@ struct ncclComm *shim__comm_new(int rank, int size, const ncclConfig_t *config)
 static void recycle(struct ncclComm *comm)
 {
     shim__comm_drain(comm);
+    shim__modes_gone(comm);
     if (comm->comm)
         shim__engine()->comm_free(comm->comm);
     if (comm->seat)
@@ -159,8 +160,9 @@ void shim__comm_note(struct ncclComm *comm, ncclResult_t result)
     pthread_mutex_unlock(&comm->lock);
 }
 
-int shim__comm_started(struct ncclComm *comm, ncclResult_t result, shunt_comm_t *made)
+int shim__comm_started(struct ncclComm *comm, struct ncclComm *parent, ncclResult_t *how, shunt_comm_t *made)
 {
+    ncclResult_t result = *how;
     int abandoned;
 
     pthread_mutex_lock(&comm->lock);
@@ -169,6 +171,10 @@ int shim__comm_started(struct ncclComm *comm, ncclResult_t result, shunt_comm_t 
         comm->rank = shim__engine()->comm_rank(made);
         comm->size = shim__engine()->comm_size(made);
     }
+    pthread_mutex_unlock(&comm->lock);
+    if (made && result == ncclSuccess)
+        *how = result = shim__modes_made(comm, parent);
+    pthread_mutex_lock(&comm->lock);
     comm->state = result == ncclSuccess ? SHIM_READY : SHIM_FAILED;
     if (result != ncclSuccess) {
         comm->failed = result;
@@ -180,6 +186,7 @@ int shim__comm_started(struct ncclComm *comm, ncclResult_t result, shunt_comm_t 
     pthread_cond_broadcast(&comm->changed);
     pthread_mutex_unlock(&comm->lock);
     if (abandoned) {
+        shim__modes_stop(comm);
         if (made)
             shim__engine()->comm_abort(made, "aborted while it started");
         recycle(comm);
@@ -232,6 +239,7 @@ ncclResult_t shim__comm_drain(struct ncclComm *comm)
     struct shim__pending *p;
     shunt_result_t how;
 
+    last = shim__modes_drain(comm);
     while ((p = take_first(comm))) {
         result = ended(comm, shim__engine()->wait(&p->request, &how), &how);
         if (result != ncclSuccess)
@@ -336,6 +344,7 @@ ncclResult_t shim__comm_close(struct ncclComm *comm, const char *call, int abort
     if (abort && comm->comm) {
         char reason[64];
         snprintf(reason, sizeof(reason), "rank %d called ncclCommAbort", comm->rank);
+        shim__modes_stop(comm);
         shim__engine()->comm_abort(comm->comm, reason);
     }
     if (all_left(comm, abort ? 0.5 : -1))
@@ -374,6 +383,7 @@ ncclResult_t pncclCommRevoke(ncclComm_t comm, int flags)
     pthread_mutex_lock(&comm->lock);
     comm->revoked = 1;
     pthread_mutex_unlock(&comm->lock);
+    shim__modes_stop(comm);
     shim__engine()->comm_revoke(comm->comm);
     shim__comm_drain(comm);
     shim__comm_leave(comm);
@@ -423,6 +433,9 @@ ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
         *error = ncclInProgress;
     } else {
         waited_for = state == SHIM_FAILED ? 0 : reap(comm);
+        result = state == SHIM_FAILED ? ncclSuccess : shim__modes_poll(comm);
+        waited_for |= result == ncclInProgress;
+        shim__comm_note(comm, result);
         pthread_mutex_lock(&comm->lock);
         result = comm->failed;
         pthread_mutex_unlock(&comm->lock);

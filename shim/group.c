@@ -24,11 +24,38 @@ ncclResult_t shim__called(ncclResult_t result)
     return result;
 }
 
-static void free_task(struct shim__task *task)
+void shim__task_free(struct shim__task *task)
 {
+    if (!task)
+        return;
     free(task->copies);
     free(task->pending);
     free(task);
+}
+
+struct shim__task *shim__task_copy(const struct shim__task *given)
+{
+    struct shim__task *task = malloc(sizeof(*task));
+    size_t n = given->comm ? (size_t)given->comm->size : 0;
+
+    if (!task)
+        return NULL;
+    *task = *given;
+    task->next = NULL;
+    task->copies = NULL;
+    task->pending = NULL;
+    if (given->kind == SHIM_ALLTOALLV) {
+        task->copies = malloc(4 * n * sizeof(size_t));
+        if (!task->copies) {
+            free(task);
+            return NULL;
+        }
+        for (size_t i = 0; i < 4; i++) {
+            memcpy(task->copies + i * n, given->counts[i], n * sizeof(size_t));
+            task->counts[i] = task->copies + i * n;
+        }
+    }
+    return task;
 }
 
 /* ---- running ---- */
@@ -75,12 +102,9 @@ static ncclResult_t copy(struct shim__task *task)
     return ncclSuccess;
 }
 
-static ncclResult_t start(struct shim__task *task, int only_sends)
+static ncclResult_t enter(struct shim__task *task)
 {
-    static const char *const names[] = {"AllReduce", "ReduceScatter", "AllGather", "Broadcast", "Reduce", "Gather",
-                                        "Scatter", "AlltoAll", "AllToAllv", "Send", "Recv"};
     ncclResult_t result = shim__comm_enter(task->comm, 0);
-    shunt_status_t status;
 
     if (result != ncclSuccess)
         return result;
@@ -89,6 +113,16 @@ static ncclResult_t start(struct shim__task *task, int only_sends)
         return shim__fail(ncclInvalidArgument, "a communicator was destroyed while a group was open");
     if (task->comm->revoked)
         return shim__fail(ncclInvalidUsage, "the communicator was revoked; destroy, split or shrink it");
+    return ncclSuccess;
+}
+
+static ncclResult_t start(struct shim__task *task, int only_sends)
+{
+    static const char *const names[] = {"AllReduce", "ReduceScatter", "AllGather", "Broadcast", "Reduce", "Gather",
+                                        "Scatter", "AlltoAll", "AllToAllv", "Send", "Recv"};
+    ncclResult_t result = ncclSuccess;
+    shunt_status_t status;
+
     if (task->count == 0 && task->kind < SHIM_ALLTOALLV)
         return ncclSuccess;
     if (task->kind == SHIM_SEND && only_sends && bytes_of(task) <= COPY_MAX) {
@@ -133,25 +167,23 @@ static ncclResult_t finish(struct shim__task *task)
     return result;
 }
 
-/* Runs the operations of the list; the last error wins, ncclInProgress only if there is none. */
-static ncclResult_t run(struct shim__task *first)
+/* Host mode: all are started, then all are waited for. */
+static ncclResult_t run_here(struct shim__task *first)
 {
     ncclResult_t last = ncclSuccess, result;
     int only_sends = 1;
 
-    last = check_self(first);
-    if (last != ncclSuccess)
-        return last;
-    for (struct shim__task *t = first; t; t = t->next)
-        only_sends &= t->kind == SHIM_SEND && t->peer != t->comm->rank;
     for (struct shim__task *t = first; t; t = t->next) {
         const void *pointers[] = {t->send, t->recv};
+        if (t->taken)
+            continue;
+        only_sends &= t->kind == SHIM_SEND && t->peer != t->comm->rank;
         result = shim__cuda_check(pointers, 2, t->stream);
         if (result != ncclSuccess)
             return result;
     }
     for (struct shim__task *t = first; t; t = t->next) {
-        result = start(t, only_sends);
+        result = t->taken ? ncclSuccess : start(t, only_sends);
         if (result != ncclSuccess && (result != ncclInProgress || last == ncclSuccess))
             last = result;
     }
@@ -163,6 +195,22 @@ static ncclResult_t run(struct shim__task *first)
                 if (result != ncclSuccess)
                     last = result;
             }
+    return last;
+}
+
+/* Runs the operations of the list; the last error wins, ncclInProgress only if there is none. */
+static ncclResult_t run(struct shim__task *first)
+{
+    ncclResult_t last = check_self(first), result;
+
+    for (struct shim__task *t = first; t && last == ncclSuccess; t = t->next)
+        last = enter(t);
+    if (last == ncclSuccess) {
+        last = shim__modes_start(first);
+        result = run_here(first);
+        if (result != ncclSuccess && (result != ncclInProgress || last == ncclSuccess))
+            last = result;
+    }
     for (struct shim__task *t = first; t; t = t->next)
         if (t->entered)
             shim__comm_leave(t->comm);
@@ -189,25 +237,13 @@ static ncclResult_t run_jobs(struct shim__task *first, int n)
 
 static ncclResult_t collect(struct shim__thread *thread, const struct shim__task *given)
 {
-    struct shim__task *task = malloc(sizeof(*task));
-    size_t n = given->comm ? (size_t)given->comm->size : 0;
+    struct shim__task *task = shim__task_copy(given);
 
-    if (task)
-        *task = *given;
-    if (task && given->kind == SHIM_ALLTOALLV) {
-        task->copies = malloc(4 * n * sizeof(size_t));
-        for (int i = 0; i < 4 && task->copies; i++) {
-            memcpy(task->copies + (size_t)i * n, given->counts[i], n * sizeof(size_t));
-            task->counts[i] = task->copies + (size_t)i * n;
-        }
-    }
-    if (!task || (given->kind == SHIM_ALLTOALLV && !task->copies)) {
-        free(task);
+    if (!task) {
         if (given->kind == SHIM_JOB)
             shim__job_discard(given->job);
         return shim__fail(ncclSystemError, "no memory for a group");
     }
-    task->next = NULL;
     *thread->end = task;
     thread->end = &task->next;
     return ncclSuccess;
@@ -261,7 +297,7 @@ static void discard(struct shim__task *tasks, int jobs_too)
         next = tasks->next;
         if (jobs_too && tasks->kind == SHIM_JOB)
             shim__job_discard(tasks->job);
-        free_task(tasks);
+        shim__task_free(tasks);
     }
 }
 

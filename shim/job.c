@@ -29,7 +29,7 @@ static ncclResult_t run_init(struct shim__job *job)
             result = shim__fail_engine(status, what);
         }
     }
-    if (!shim__comm_started(comm, result, made))
+    if (!shim__comm_started(comm, NULL, &result, made))
         return result == ncclSuccess ? shim__fail(ncclInternalError, "aborted while it started") : result;
     if (result != ncclSuccess && job->blocking) {
         shim__comm_close(comm, "CommInitRank", 0);
@@ -43,6 +43,7 @@ static ncclResult_t adopt(struct shim__job *job, shunt_comm_t *made)
 {
     const struct shim__engine *engine = shim__engine();
     struct ncclComm *parent = job->parent, *comm;
+    ncclResult_t result = ncclSuccess;
 
     comm = shim__comm_new(engine->comm_rank(made), engine->comm_size(made), &job->comm->config);
     if (!comm) {
@@ -52,9 +53,12 @@ static ncclResult_t adopt(struct shim__job *job, shunt_comm_t *made)
     comm->device = parent->device;
     comm->seat = parent->seat;
     shim__seat_hold(comm->seat);
-    shim__comm_started(comm, ncclSuccess, made);
-    __atomic_store_n(job->out, comm, __ATOMIC_RELEASE);
-    return ncclSuccess;
+    shim__comm_started(comm, parent, &result, made);
+    if (result == ncclSuccess)
+        __atomic_store_n(job->out, comm, __ATOMIC_RELEASE);
+    else
+        shim__comm_close(comm, "making a communicator out of another", 0);
+    return result;
 }
 
 static ncclResult_t run_split(struct shim__job *job)
@@ -125,6 +129,7 @@ static ncclResult_t run_shrink(struct shim__job *job)
         pthread_mutex_lock(&parent->lock);
         parent->revoked = 1;
         pthread_mutex_unlock(&parent->lock);
+        shim__modes_stop(parent);
         status = engine->comm_shrink(parent->comm, job->exclude, job->n_exclude, &made);
     } else {
         status = form_again(job, &made);
@@ -181,7 +186,8 @@ static void *thread_main(void *arg)
 void shim__job_discard(struct shim__job *job)
 {
     if (job->kind == SHIM_INIT) {
-        if (shim__comm_started(job->comm, ncclInvalidUsage, NULL))
+        ncclResult_t result = ncclInvalidUsage;
+        if (shim__comm_started(job->comm, NULL, &result, NULL))
             shim__comm_close(job->comm, "CommInitRank", 0);
         *job->out = NULL;
     }

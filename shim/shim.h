@@ -9,7 +9,8 @@
  *     seat.c         contexts: one for each rank of a communicator in this process
  *     comm.c         communicators: their life
  *     job.c          init, split, shrink, finalize: what blocks, and may run in a thread of its own
- *     group.c        groups of operations and jobs
+ *     group.c        groups of operations and jobs; host mode
+ *     mode.c         other modes than host mode: the table of them
  *     op.c           collectives, send and receive
  *     memory.c       MemAlloc, registration, windows
  *     cuda.c         pointers and streams, if this process has a CUDA driver
@@ -161,6 +162,7 @@ struct ncclComm {
     size_t copied;
     struct shim__premul *premuls;
     int n_premuls;
+    void *of_mode[2]; /* what a mode remembers of it, by the mode's slot */
 };
 
 /* A fresh one in state STARTING. NULL without memory. */
@@ -170,9 +172,9 @@ struct ncclComm *shim__comm_new(int rank, int size, const ncclConfig_t *config);
 #define SHIM_QUIET 2 /* leave the last error's text as it is */
 ncclResult_t shim__comm_enter(struct ncclComm *comm, int how);
 void shim__comm_leave(struct ncclComm *comm);
-/* The job that made it is done: `result` and, if it succeeded, the engine's communicator. Zero: it was destroyed
- * meanwhile, and is gone. */
-int shim__comm_started(struct ncclComm *comm, ncclResult_t result, shunt_comm_t *made);
+/* The job that made it is done: `result` and, if it succeeded, the engine's communicator. The modes may still refuse,
+ * and change the result. Zero: it was destroyed meanwhile, and is gone. */
+int shim__comm_started(struct ncclComm *comm, struct ncclComm *parent, ncclResult_t *result, shunt_comm_t *made);
 /* Notes an error of the engine that damages more than one operation. */
 void shim__comm_note(struct ncclComm *comm, ncclResult_t result);
 /* Keeps a request whose call returns before it has ended. `pending` becomes the communicator's. */
@@ -214,6 +216,7 @@ struct shim__task {
     shunt_request_t *request;
     struct shim__pending *pending;
     int entered;
+    int taken; /* a mode does it: not for host mode */
 };
 
 /* Puts a checked task into the thread's group, or runs it. The task is copied. */
@@ -222,6 +225,45 @@ ncclResult_t shim__group_start(void);
 ncclResult_t shim__group_end(void);
 /* In a group, an error of a call is the group's. Returns `result`. */
 ncclResult_t shim__called(ncclResult_t result);
+
+/* A copy that outlives the call, and its end. NULL without memory. */
+struct shim__task *shim__task_copy(const struct shim__task *task);
+void shim__task_free(struct shim__task *task);
+
+/* ---- mode.c ---- */
+
+/*
+ * Who carries out operations. Host mode (group.c) does what no mode of the table takes. Members may be NULL. The
+ * functions may be called by several threads at once.
+ */
+struct shim__mode {
+    const char *name;
+    int slot; /* its place in ncclComm.of_mode */
+    /* A communicator was made and the engine's works; on all ranks, before it is given to the caller, in the thread of
+     * the job. An error fails the call that makes it. `parent` is NULL unless it comes out of a split or shrink. */
+    ncclResult_t (*made)(struct ncclComm *comm, struct ncclComm *parent);
+    /* The checked operations of an outermost group (one without a group), in the order of their calls, their
+     * communicators entered: begins those it wants and sets `taken`, before anything else is done about the others.
+     * The tasks are the caller's: copied if needed after the return. What it returns counts like an error of one of
+     * the operations; ncclInProgress for those of a non-blocking communicator that go on. */
+    ncclResult_t (*start)(struct shim__task *tasks);
+    /* From GetAsyncError: moves things on; ncclInProgress while the caller has to wait, or the error. */
+    ncclResult_t (*poll)(struct ncclComm *comm);
+    /* From Finalize and Destroy: waits until all it has begun on the communicator has ended. */
+    ncclResult_t (*drain)(struct ncclComm *comm);
+    /* From Abort, Revoke and SHRINK_ABORT, before the engine is told: all it has begun ends soon, and it doesn't wait
+     * for that. */
+    void (*stop)(struct ncclComm *comm);
+    /* The last: nobody is inside, the engine's communicator is still there; frees its slot. */
+    void (*gone)(struct ncclComm *comm);
+};
+
+ncclResult_t shim__modes_made(struct ncclComm *comm, struct ncclComm *parent);
+ncclResult_t shim__modes_start(struct shim__task *tasks);
+ncclResult_t shim__modes_poll(struct ncclComm *comm);
+ncclResult_t shim__modes_drain(struct ncclComm *comm);
+void shim__modes_stop(struct ncclComm *comm);
+void shim__modes_gone(struct ncclComm *comm);
 
 /* ---- op.c ---- */
 
