@@ -2,7 +2,8 @@
 /*
  * Agreement on the survivors of a communicator.
  *
- * The leader is, for each rank, the lowest rank it can reach. Every participant sends it JOIN (whom it can't reach, who is
+ * The leader is, for each rank, the lowest rank it can reach and nobody it has heard of wants to leave out: who is left
+ * out need not call, and is not waited for. Every participant sends it JOIN (whom it can't reach, who is
  * proven dead, whom to leave out) until it hears back. When all ranks that the leader can reach have joined, or have had
  * SHUNT_PEER_TIMEOUT to do so, it chooses the largest set in which every two reach each other, checks the quorum, and
  * sends DECIDE with a ballot above any it has seen. A participant accepts the highest ballot and answers ACCEPT. When all
@@ -201,7 +202,7 @@ static void look(struct shunt__agree *a)
 static int leader(const struct shunt__agree *a)
 {
     for (int r = 0; r < a->n; r++)
-        if (r == a->rank || a->peers[r]->state == SHUNT_OK)
+        if (!a->exclude[r] && (r == a->rank || a->peers[r]->state == SHUNT_OK))
             return r;
     return a->rank;
 }
@@ -234,7 +235,7 @@ static void propose(struct shunt__agree *a)
     const char *quorum = shunt__config_str(&a->ctx->config, SHUNT__QUORUM);
 
     for (int r = 0; r < a->n && !late; r++)
-        if (!a->joined[r] && a->peers[r]->state == SHUNT_OK)
+        if (!a->joined[r] && !a->exclude[r] && a->peers[r]->state == SHUNT_OK)
             return;
     size = shunt__agree_choose(a->n, a->joined, a->unreachable, a->exclude, a->set);
     if (strcmp(quorum, "any") != 0 && !shunt__agree_quorum(a->n, a->set, a->dead, a->exclude)) {
@@ -275,6 +276,11 @@ static void lead(struct shunt__agree *a)
         decide(a, a->set);
 }
 
+static void join(struct shunt__agree *a, int to)
+{
+    say(a, to, JOIN, a->ballot, a->unreachable + a->rank * a->n, a->dead, a->exclude);
+}
+
 void shunt__agree_tick(struct shunt_context *ctx, uint64_t now)
 {
     for (struct shunt__list *n = ctx->agreements.next, *next; n != &ctx->agreements; n = next) {
@@ -292,8 +298,9 @@ void shunt__agree_tick(struct shunt_context *ctx, uint64_t now)
         int l = leader(a);
         if (l == a->rank)
             lead(a);
-        else
-            say(a, l, JOIN, a->ballot, a->unreachable + a->rank * a->n, a->dead, a->exclude);
+        for (int r = 0; r <= l; r++) /* those who would lead if they were not left out are told that they are */
+            if (r != a->rank && (r == l || a->exclude[r]))
+                join(a, r);
     }
 }
 
@@ -304,7 +311,7 @@ void shunt__agree_arrived(struct shunt_context *ctx, struct shunt__peer *peer, u
     struct shunt_comm *comm = shunt__comm_find(ctx, id);
     const unsigned char *p = payload;
     struct message m;
-    int from = -1;
+    int from = -1, unheard = 0;
 
     if (!a && comm && comm->epoch == epoch)
         a = get(comm);
@@ -332,11 +339,14 @@ void shunt__agree_arrived(struct shunt_context *ctx, struct shunt__peer *peer, u
     case JOIN:
         a->joined[from] = 1;
         for (int r = 0; r < a->n; r++) {
+            unheard |= a->exclude[r] && !bit(p + 2 * map, r);
             a->unreachable[from * a->n + r] = s[r];
             a->dead[r] |= (unsigned char)bit(p + map, r);
             a->exclude[r] |= (unsigned char)bit(p + 2 * map, r);
         }
         a->dead[from] = 0;
+        if (unheard && a->started && leader(a) != a->rank) /* it may be asking the wrong one to lead */
+            join(a, from);
         if (m.ballot > a->ballot && a->rank == leader(a))
             a->ballot = m.ballot;
         break;
