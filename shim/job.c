@@ -22,7 +22,8 @@ static ncclResult_t run_init(struct shim__job *job)
     if (result == ncclSuccess) {
         comm->seat = seat;
         memcpy(&id, &comm->id, sizeof(id));
-        status = shim__engine()->comm_create(shim__seat_context(seat), &id, comm->rank, comm->size, &made);
+        status = shim__engine()->comm_create_until(shim__seat_context(seat), &id, comm->rank, comm->size,
+                                                  &comm->abandoned, &made);
         if (status != SHUNT_OK) {
             char what[64];
             snprintf(what, sizeof(what), "CommInitRank of rank %d of %d", comm->rank, comm->size);
@@ -115,7 +116,7 @@ static shunt_status_t form_again(struct shim__job *job, shunt_comm_t **made)
         status = engine->recv(parent->comm, &id, sizeof(id), first, TAG_SHRINK, NULL);
     }
     free(out);
-    return status == SHUNT_OK ? engine->comm_create(ctx, &id, rank, size, made) : status;
+    return status == SHUNT_OK ? engine->comm_create_until(ctx, &id, rank, size, &parent->aborted, made) : status;
 }
 
 static ncclResult_t run_shrink(struct shim__job *job)

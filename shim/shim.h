@@ -30,7 +30,7 @@
 /* ---- engine.c ---- */
 
 #define SHIM_ENGINE(X) \
-    X(context_create) X(id_create) X(comm_create) X(comm_split) X(comm_free) X(comm_abort) X(comm_revoke) \
+    X(context_create) X(id_create) X(comm_create_until) X(comm_split) X(comm_free) X(comm_abort) X(comm_revoke) \
     X(comm_shrink) X(comm_rank) X(comm_size) X(comm_error) X(comm_peer_state) X(error_text) \
     X(status_name) X(type_size) X(isend) X(irecv) X(send) X(recv) X(test) X(wait) X(iallreduce) X(ireduce_scatter) \
     X(iallgather) X(ibroadcast) X(ireduce) X(igather) X(iscatter) X(ialltoall) X(ialltoallv) \
@@ -149,7 +149,7 @@ struct ncclComm {
     enum shim__state state;
     int users;     /* threads inside a call */
     int busy;      /* jobs of a non-blocking communicator */
-    int abandoned; /* destroyed while it was starting */
+    int abandoned; /* destroyed while it was starting: the making of it stops */
     int revoked, aborted;
     struct shim__seat *seat;
     ncclUniqueId id; /* zero for a child */

@@ -36,6 +36,8 @@ shunt_status_t shunt__boot_root_open_at(const struct shunt__config *config, cons
                                         const unsigned char key[SHUNT__BOOT_KEY_BYTES], uint64_t nonce, int port,
                                         int n_ports, unsigned char id[SHUNT__BOOT_ID_BYTES],
                                         struct shunt__boot_root **root);
+/* 0 while the meeting goes on, 1 when it is over and only late comers would still be answered, 2 when its thread has ended. */
+int shunt__boot_root_over(const struct shunt__boot_root *root);
 /* Stops its thread and closes the listener; joined ranks are no longer affected once their open() has returned. */
 void shunt__boot_root_close(struct shunt__boot_root *root);
 

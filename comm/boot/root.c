@@ -55,6 +55,8 @@ struct shunt__boot_root {
     struct member *member;
     unsigned char epoch[16];
     struct shunt__boot_fail_message failure; /* status is SHUNT_OK while there is none */
+    int ended; /* the thread has: atomic */
+    int over;  /* phase is OVER: atomic */
     struct shunt__boot_fail_message closing; /* what is said when it is closed too early; set before `wake` */
 };
 
@@ -89,6 +91,7 @@ __attribute__((format(printf, 3, 4))) static void fail_all(struct shunt__boot_ro
         send_failure(&root->member[i].link, &root->failure);
     root->phase = OVER;
     root->over_since = shunt__now();
+    __atomic_store_n(&root->over, 1, __ATOMIC_RELEASE);
 }
 
 static void fail_missing(struct shunt__boot_root *root)
@@ -352,6 +355,7 @@ static void progress(struct shunt__boot_root *root)
         }
         root->phase = OVER;
         root->over_since = now;
+        __atomic_store_n(&root->over, 1, __ATOMIC_RELEASE);
         shunt__log(SHUNT__LOG_INFO, "%d ranks have met after %.3f s; the root took in %llu bytes and gave out %llu",
                    root->size, (double)(now - root->started) / SHUNT__S, (unsigned long long)in, (unsigned long long)out);
     }
@@ -408,7 +412,13 @@ static void *run(void *arg)
     for (int i = 0; i < root->size; i++)
         shunt__boot_link_close(&root->member[i].link, SHUNT__BOOT_END_CLOSED, 0);
     free(links);
+    __atomic_store_n(&root->ended, 1, __ATOMIC_RELEASE);
     return NULL;
+}
+
+int shunt__boot_root_over(const struct shunt__boot_root *root)
+{
+    return __atomic_load_n(&root->ended, __ATOMIC_ACQUIRE) ? 2 : __atomic_load_n(&root->over, __ATOMIC_ACQUIRE);
 }
 
 static void free_root(struct shunt__boot_root *root)

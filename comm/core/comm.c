@@ -215,7 +215,7 @@ static shunt_status_t unpack_cards(struct shunt_context *ctx, const struct shunt
 
 /* Exchanges cards over a meeting and makes the communicator; the barrier sees to it that no frame comes too early. */
 static shunt_status_t meet(struct shunt_context *ctx, struct shunt__boot *boot, const unsigned char seed[16], int rank,
-                           int size, struct shunt_comm **out)
+                           int size, const int *stop, struct shunt_comm **out)
 {
     unsigned char packed[SHUNT__CARD_MAX];
     struct shunt__boot_all all = {0};
@@ -224,7 +224,7 @@ static shunt_status_t meet(struct shunt_context *ctx, struct shunt__boot *boot, 
     struct shunt_comm *comm = NULL;
     shunt_status_t st;
 
-    st = shunt__boot_allgather(boot, packed, shunt__card_pack(&ctx->card, packed), NULL, &all);
+    st = shunt__boot_allgather(boot, packed, shunt__card_pack(&ctx->card, packed), stop, &all);
     if (st != SHUNT_OK)
         return st;
     st = unpack_cards(ctx, &all, rank, &cards);
@@ -245,7 +245,7 @@ static shunt_status_t meet(struct shunt_context *ctx, struct shunt__boot *boot, 
     free(cards);
     if (!comm)
         return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory for a communicator of %d ranks", size);
-    st = shunt__boot_barrier(boot, NULL);
+    st = shunt__boot_barrier(boot, stop);
     if (st != SHUNT_OK) {
         shunt__lock(ctx);
         shunt__comm_destroy(comm);
@@ -274,6 +274,12 @@ static shunt_status_t alone(struct shunt_context *ctx, struct shunt_comm **out)
 
 shunt_status_t shunt_comm_create(shunt_context_t *ctx, const shunt_id_t *id, int rank, int size, shunt_comm_t **out)
 {
+    return shunt_comm_create_until(ctx, id, rank, size, NULL, out);
+}
+
+shunt_status_t shunt_comm_create_until(shunt_context_t *ctx, const shunt_id_t *id, int rank, int size, const int *stop,
+                                       shunt_comm_t **out)
+{
     struct shunt__boot *boot;
     unsigned char seed[16];
     shunt_status_t st;
@@ -285,10 +291,10 @@ shunt_status_t shunt_comm_create(shunt_context_t *ctx, const shunt_id_t *id, int
                            SHUNT__MAX_RANKS);
     if (!shunt__boot_id_valid((const unsigned char *)id->bytes))
         return shunt__fail(SHUNT_ERR_FORMAT, "comm_create: the id was not made by shunt_id_create() of this version");
-    st = shunt__boot_open(&ctx->config, (const unsigned char *)id->bytes, rank, size, NULL, &boot, seed);
+    st = shunt__boot_open(&ctx->config, (const unsigned char *)id->bytes, rank, size, stop, &boot, seed);
     if (st != SHUNT_OK)
         return st;
-    st = meet(ctx, boot, seed, rank, size, out);
+    st = meet(ctx, boot, seed, rank, size, stop, out);
     shunt__boot_close(boot);
     return st;
 }
@@ -310,7 +316,7 @@ shunt_status_t shunt_comm_create_from_env(shunt_context_t *ctx, shunt_comm_t **o
         free(ips[i]);
     free(ips);
     if (st == SHUNT_OK)
-        st = boot ? meet(ctx, boot, seed, rank, size, out) : alone(ctx, out);
+        st = boot ? meet(ctx, boot, seed, rank, size, NULL, out) : alone(ctx, out);
     shunt__boot_close(boot);
     shunt__boot_root_close(root);
     return st;

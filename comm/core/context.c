@@ -18,6 +18,7 @@
 #include "config.h"
 
 #define LINGER (300 * SHUNT__MS)
+#define LINGERING_ROOTS 4 /* meetings that are over and kept for late comers; a job may make ids in a loop */
 
 const char *shunt_version(void)
 {
@@ -388,6 +389,28 @@ int shunt__context_ips(struct shunt_context *ctx, char ***out)
     return n;
 }
 
+/* Takes out of the list one meeting that is over: its thread has ended, or others that are over are plenty. */
+static struct shunt__boot_root *finished_root(struct shunt_context *ctx)
+{
+    struct shunt__boot_root *root = NULL;
+    int over = 0, which = -1;
+
+    shunt__lock(ctx);
+    for (int i = ctx->n_roots - 1; i >= 0; i--) {
+        int state = shunt__boot_root_over(ctx->roots[i]);
+        over += state == 1;
+        if (state == 2 || over > LINGERING_ROOTS)
+            which = i;
+    }
+    if (which >= 0) {
+        root = ctx->roots[which];
+        memmove(&ctx->roots[which], &ctx->roots[which + 1],
+                (size_t)(--ctx->n_roots - which) * sizeof(*ctx->roots));
+    }
+    shunt__unlock(ctx);
+    return root;
+}
+
 shunt_status_t shunt_id_create(shunt_context_t *ctx, shunt_id_t *id)
 {
     struct shunt__boot_root *root = NULL;
@@ -397,6 +420,8 @@ shunt_status_t shunt_id_create(shunt_context_t *ctx, shunt_id_t *id)
 
     if (!ctx || !id)
         return shunt__fail(SHUNT_ERR_INVALID, "id_create: %s is NULL", ctx ? "the id" : "the context");
+    while ((root = finished_root(ctx)))
+        shunt__boot_root_close(root);
     n = shunt__context_ips(ctx, &ips);
     st = shunt__boot_root_open(&ctx->config, (const char *const *)ips, n, (unsigned char *)id->bytes, &root);
     for (int i = 0; ips && i < n; i++)

@@ -78,6 +78,13 @@ SHUNT_API shunt_status_t shunt_comm_create(shunt_context_t *ctx, const shunt_id_
                                            shunt_comm_t **comm);
 
 /*
+ * The same, and returns ABORTED within 100 ms once another thread has made `*stop` nonzero (NULL: never); the ranks that
+ * have come get ABORTED, too. `stop` is read until the call returns.
+ */
+SHUNT_API shunt_status_t shunt_comm_create_until(shunt_context_t *ctx, const shunt_id_t *id, int rank, int size,
+                                                 const int *stop, shunt_comm_t **comm);
+
+/*
  * The same, meeting through the environment: SHUNT_ID_FILE with RANK and WORLD_SIZE, torchrun's variables (RANK,
  * WORLD_SIZE, MASTER_ADDR, MASTER_PORT), or PMIx under mpirun, srun and prun, in this order. A process without
  * any of them becomes a communicator of size 1. Errors: as shunt_comm_create(); NOT_FOUND (a file, an address).
