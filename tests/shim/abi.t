@@ -105,7 +105,7 @@ test_expect_success NCCL_H 'every prototype of 2.28.9 is the same' '
 	test $(wc -l <theirs.names) -gt 40 &&
 	LC_ALL=C comm -23 theirs.names our.names >missing && test_must_be_empty missing
 ' 
-printf '#include <nccl_device.h>\n' >try.cc
+printf '#include <nccl.h>\n#include <nccl_device.h>\n' >try.cc
 test -n "$cuda" && $CXX $cuda -fsyntax-only try.cc 2>/dev/null && test_set_prereq NCCL_DEVICE_H
 test_expect_success NCCL_DEVICE_H 'every host function of its device API too' '
 	cat >device.cc <<-\EOF &&
