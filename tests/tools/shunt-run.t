@@ -33,6 +33,15 @@ test_expect_success 'every rank gets the environment of torchrun' '
 	END
     test_cmp expected out
 '
+test_expect_success '--bind gives each rank one core, in turn' '
+    shunt-run -n 3 --bind --no-prefix -- sh -c "nproc" >out &&
+    test "$(sort -u out)" = 1 &&
+    if test $(nproc) -ge 2
+    then
+        shunt-run -n 2 --bind --no-prefix -- grep Cpus_allowed_list /proc/self/status >out &&
+        test $(sort -u out | wc -l) = 2
+    fi
+'
 test_expect_success 'all ranks share port, run id and key' '
     shunt-run -n 4 --no-prefix -- sh -c "echo \$MASTER_PORT \$TORCHELASTIC_RUN_ID \$(cat \$SHUNT_KEY_FILE)" >out &&
     test $(wc -l <out) = 4 &&

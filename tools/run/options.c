@@ -18,6 +18,7 @@ static const char usage[] =
     "  -t, --timeout T        end the job after this time (90, 2.5s, 500ms, 10m); exit code 124\n"
     "  -g, --grace T          between SIGTERM and SIGKILL (5s)\n"
     "  -k, --keep-going       a failing rank does not end the others\n"
+    "      --bind             give each rank a core of its own, in turn where there are fewer cores\n"
     "      --no-prefix        print the ranks' lines as they are\n"
     "      --json             print events and output as JSON, one object a line\n"
     "      --help, --version\n"
@@ -34,7 +35,7 @@ static const char usage[] =
     "Exit code: that of the first rank that failed, 128 + N if it was killed by signal N; 124 timeout;\n"
     "126, 127 the command can't be run, isn't found; 2 wrong usage; 130, 143 after Ctrl-C, SIGTERM.\n";
 
-enum { OPT_WORLD = 256, OPT_FIRST, OPT_ADDR, OPT_PORT, OPT_ID, OPT_KEY, OPT_HOST, OPT_NODE, OPT_NODES, OPT_PLAIN,
+enum { OPT_WORLD = 256, OPT_FIRST, OPT_ADDR, OPT_PORT, OPT_ID, OPT_KEY, OPT_HOST, OPT_NODE, OPT_NODES, OPT_PLAIN, OPT_BIND,
        OPT_JSON, OPT_HELP, OPT_VERSION };
 
 static const struct option table[] = {
@@ -43,6 +44,7 @@ static const struct option table[] = {
     {"timeout", required_argument, NULL, 't'},
     {"grace", required_argument, NULL, 'g'},
     {"keep-going", no_argument, NULL, 'k'},
+    {"bind", no_argument, NULL, OPT_BIND},
     {"no-prefix", no_argument, NULL, OPT_PLAIN},
     {"json", no_argument, NULL, OPT_JSON},
     {"help", no_argument, NULL, OPT_HELP},
@@ -137,6 +139,7 @@ void options_parse(struct options *options, int argc, char **argv)
         case 't': options->timeout = duration("--timeout", optarg); break;
         case 'g': options->grace = duration("--grace", optarg); break;
         case 'k': options->keep_going = true; break;
+        case OPT_BIND: options->bind = true; break;
         case OPT_PLAIN: options->prefix = false; break;
         case OPT_JSON: options->json = true; break;
         case OPT_WORLD: options->world_size = number("--world-size", optarg, 1, INT_MAX); break;

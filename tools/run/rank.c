@@ -2,6 +2,7 @@
 /* One rank of shunt-run: its environment, its process and its output. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,6 +50,25 @@ static void set_environment(const struct rank *rank, const struct options *optio
         putenv(*e);
 }
 
+/* The local-th of the cores that this process may use. Advice: without it the rank runs anywhere. */
+static void bind_to_core(int local)
+{
+    cpu_set_t all, one;
+    int n;
+
+    if (sched_getaffinity(0, sizeof(all), &all) || (n = CPU_COUNT(&all)) == 0)
+        return;
+    local %= n;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &all) || local-- > 0)
+            continue;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        sched_setaffinity(0, sizeof(one), &one);
+        return;
+    }
+}
+
 static void run_command(const struct rank *rank, const struct options *options, int out, int err, int failure,
                         pid_t launcher)
 {
@@ -66,6 +86,8 @@ static void run_command(const struct rank *rank, const struct options *options, 
     dup2(out, 1);
     dup2(err, 2);
     set_environment(rank, options);
+    if (options->bind)
+        bind_to_core(rank->number - options->first_rank);
     execvp(options->command[0], options->command);
     code = errno;
     if (write(failure, &code, sizeof(code)) < 0)

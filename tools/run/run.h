@@ -21,6 +21,7 @@ struct options {
     int first_rank;         /* number of the first of them */
     int world_size;         /* of the job, which may have ranks elsewhere */
     int node_rank, nodes;   /* this host among those of the job */
+    bool bind;              /* each rank to a core of its own */
     const char *host;       /* put into the prefix of each line; NULL: the number alone */
     const char *master_addr;
     int master_port;        /* 0: a free one */
