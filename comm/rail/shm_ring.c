@@ -4,13 +4,31 @@
 /* With less than this in use there is nothing to gain from starting over. */
 #define START_OVER (16u << 10)
 
+/*
+ * Whether to start over before the ring's end. A page that nobody has touched costs both sides a fault, so none is begun
+ * while almost all of what has been touched is free. (Until the consumer is here, that is all the ring there is.)
+ */
+static int start_over(struct shunt__ring_producer *p, uint64_t at, uint32_t length)
+{
+    if (at < START_OVER)
+        return 0;
+    if (p->head == p->tail)
+        return 1;
+    if (at < 2 * START_OVER || at + length <= p->touched)
+        return 0;
+    if (p->tail - p->head > at / 2 && shunt__ring_refresh(p))
+        return 0;
+    return p->tail - p->head <= at / 2 &&
+           shunt__ring_free(p) >= length + SHUNT__RING_LINE + p->size - at;
+}
+
 uint8_t *shunt__ring_reserve(struct shunt__ring_producer *p, uint32_t length)
 {
     uint64_t at = p->tail & (p->size - 1), rest = p->size - at;
     int wrap;
 
     length = shunt__ring_round(length);
-    wrap = rest < length || (at >= START_OVER && p->head == p->tail);
+    wrap = rest < length || start_over(p, at, length);
     /* One line more than the record: the marker behind it is cleared too. */
     if (shunt__ring_free(p) < length + SHUNT__RING_LINE + (wrap ? rest : 0)) {
         if (shunt__ring_refresh(p))
@@ -29,6 +47,8 @@ uint8_t *shunt__ring_reserve(struct shunt__ring_producer *p, uint32_t length)
                          __ATOMIC_RELEASE);
         at = 0;
     }
+    if (at + length > p->touched)
+        p->touched = at + length;
     return p->data + at;
 }
 

@@ -58,6 +58,7 @@ struct shunt__ring_producer {
     uint64_t size;    /* a power of two */
     uint64_t tail;    /* bytes written */
     uint64_t cleared; /* all markers from tail to here are zero */
+    uint64_t touched; /* the ring has been used up to here */
     uint64_t head;    /* bytes consumed, as far as known */
     uint64_t frames;  /* frames consumed, as far as known */
     uint64_t sent;    /* frames written or begun */
@@ -138,8 +139,8 @@ static inline uint32_t shunt__ring_round(uint32_t length)
 
 /*
  * Room for a contiguous record of `length` bytes (rounded up to lines, at most shunt__ring_record_max), or NULL.
- * When everything has been consumed it may start over at the ring's beginning: the smaller the part of the ring in
- * use, the more of it stays in the caches, and pages of a ring that carries little are never touched.
+ * It may start over at the ring's beginning: the smaller the part of the ring in use, the more of it stays in the
+ * caches, and pages of a ring that carries little are never touched.
  */
 uint8_t *shunt__ring_reserve(struct shunt__ring_producer *p, uint32_t length);
 
