@@ -419,7 +419,7 @@ static void reap_all(struct shunt__peer *peer)
         if (peer->paths[i] && peer->paths[i]->head < peer->paths[i]->tail &&
             !(peer->paths[i]->link.rail->caps & SHUNT__RAIL_ACKS))
             reap(peer->paths[i]);
-    shunt__pump_later(peer);
+    shunt__pump_room(peer);
 }
 
 void shunt__ack_piggyback(struct shunt__stream *s, uint64_t acked)
@@ -487,7 +487,7 @@ void shunt__path_consumed(struct shunt__path *path, uint64_t count)
             shunt__tx_release(tx);
         }
     }
-    shunt__pump_later(path->peer);
+    shunt__pump_room(path->peer);
 }
 
 void shunt__path_recall(struct shunt__path *path)

@@ -243,6 +243,7 @@ static void match(struct shunt__rx *rx, struct shunt__op *op)
     rx->cap = op->bytes;
     op->message = rx->message;
     if (rx->early) {
+        shunt__rx_abandon(rx); /* a rail that is writing there goes on in memory of its own */
         uint64_t n = rx->early_cap < rx->cap ? rx->early_cap : rx->cap;
         for (uint32_t c = 0; c < rx->n_chunks && (uint64_t)c * rx->chunk < n; c++) {
             uint64_t at = (uint64_t)c * rx->chunk, len = n - at < rx->chunk ? n - at : rx->chunk;
@@ -299,6 +300,18 @@ void shunt__arrive_match(struct shunt__stream *s)
     }
 }
 
+/* The message's memory for what comes before its match; nonzero: there is none. */
+static int early_ready(struct shunt__rx *rx)
+{
+    struct shunt_context *ctx = rx->stream->comm->ctx;
+
+    if (rx->early)
+        return 0;
+    rx->early_cap = rx->total < ctx->eager ? rx->total : ctx->eager;
+    rx->early = early_alloc(ctx, rx->early_cap);
+    return rx->early == NULL;
+}
+
 void *shunt__arrive_land(struct shunt__path *path, const struct shunt__frame *frame)
 {
     struct shunt__stream *s;
@@ -314,7 +327,8 @@ void *shunt__arrive_land(struct shunt__path *path, const struct shunt__frame *fr
     if (!rx->matched)
         shunt__arrive_match(s); /* may hand nothing over: the message is not complete */
     chunk = (uint32_t)(frame->offset / frame->chunk);
-    if (!rx->matched || has(rx, chunk) || frame->offset + frame->length > rx->cap)
+    if (frame->length == 0 || has(rx, chunk) || (!rx->matched && early_ready(rx)) ||
+        frame->offset + frame->length > (rx->matched ? rx->cap : rx->early_cap))
         return NULL;
     for (int i = 0; i < path->peer->ctx->n_rails; i++) { /* never two writers of one chunk: the second may bring damage */
         const struct shunt__path *p = path->peer->paths[i];
@@ -323,14 +337,12 @@ void *shunt__arrive_land(struct shunt__path *path, const struct shunt__frame *fr
     }
     path->landing = rx;
     path->landing_chunk = chunk;
-    return rx->buf + frame->offset;
+    return (rx->matched ? rx->buf : rx->early) + frame->offset;
 }
 
 /* Where an accepted payload goes; nonzero when there is no place for it now: not accepted, not acknowledged. */
 static int place(struct shunt__rx *rx, const struct shunt__frame *f, const void *payload)
 {
-    struct shunt_context *ctx = rx->stream->comm->ctx;
-
     if (rx->matched) {
         if (f->offset < rx->cap && f->length) {
             uint64_t n = rx->cap - f->offset < f->length ? rx->cap - f->offset : f->length;
@@ -341,15 +353,10 @@ static int place(struct shunt__rx *rx, const struct shunt__frame *f, const void 
     }
     if (f->length == 0)
         return 0;
-    if (!rx->early) {
-        rx->early_cap = rx->total < ctx->eager ? rx->total : ctx->eager;
-        rx->early = early_alloc(ctx, rx->early_cap);
-        if (!rx->early)
-            return -1;
-    }
-    if (f->offset + f->length > rx->early_cap)
+    if (early_ready(rx) || f->offset + f->length > rx->early_cap)
         return -1;
-    memcpy(rx->early + f->offset, payload, f->length);
+    if (rx->early + f->offset != payload)
+        memcpy(rx->early + f->offset, payload, f->length);
     rx->source_eager += f->length;
     return 0;
 }

@@ -301,6 +301,8 @@ void shunt__progress_kick(struct shunt_context *ctx);
 /* Puts an op that has ended with `status` onto the completed list. */
 void shunt__op_complete(struct shunt__op *op, shunt_status_t status, const char *why);
 void shunt__pump_later(struct shunt__peer *peer);
+/* A path has room again: so for whoever waits for it. */
+void shunt__pump_room(struct shunt__peer *peer);
 
 /* ---- peer.c ---- */
 struct shunt__peer *shunt__peer_get(struct shunt_context *ctx, const struct shunt__card *card);

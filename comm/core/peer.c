@@ -87,6 +87,12 @@ void shunt__pump_later(struct shunt__peer *peer)
         shunt__list_append(&peer->ctx->pump, &peer->pump);
 }
 
+void shunt__pump_room(struct shunt__peer *peer)
+{
+    if (!shunt__list_empty(&peer->sendq) || !shunt__list_empty(&peer->notices) || !shunt__list_empty(&peer->acks))
+        shunt__pump_later(peer);
+}
+
 /* Shared memory alone where it works; else every rail that leads there. */
 void shunt__peer_want(struct shunt__peer *peer)
 {

@@ -145,7 +145,8 @@ static int turn(struct shunt_context *ctx, int descriptors, int idle, const int 
     if (ctx->memory && ctx->memory->ops->progress(ctx->memory)) {
         n = 1 + drain_completed(ctx);
         ctx->poll_every = POLL_EVERY; /* what is waited for comes through memory */
-        if (flag && *(const volatile int *)flag && !descriptors && ctx->now < ctx->next_tick)
+        if (flag && *(const volatile int *)flag && !descriptors && ctx->now < ctx->next_tick &&
+            shunt__list_empty(&ctx->pump))
             return n; /* and is there: the rest when a call comes next */
     }
     for (int i = 0; i < ctx->n_rails; i++)

@@ -21,6 +21,7 @@
 #define CHUNK (128u << 10)
 #define PIECE (16u << 10) /* most of a frame in one record: while one piece is copied out the next is copied in */
 #define RECORDS_PER_TURN 32 /* of one link before the next one has its turn */
+#define BYTES_PER_TURN (32u << 10) /* likewise: a receiver can post anew while the sender sends on */
 #define HOT_ALWAYS 8        /* so few hot links are never cooled: looking at them costs next to nothing */
 #define IDLE_TURNS 256
 
@@ -282,6 +283,7 @@ static int receive(struct shunt__shm_conn *c, int budget, int draining)
 {
     struct shunt__ring_record record;
     int moved = 0, got;
+    uint32_t bytes = 0;
 
     while (budget-- > 0) {
         enum shunt__ring_state state = shunt__ring_next(&c->in, &record);
@@ -308,6 +310,9 @@ static int receive(struct shunt__shm_conn *c, int budget, int draining)
         shunt__ring_consume(&c->in, &record);
         if (c->in.head - c->in.told >= c->in.size / 8 || record.kind == SHUNT__RING_DIRECT)
             tell(c);
+        bytes += record.kind == SHUNT__RING_DIRECT ? BYTES_PER_TURN : record.length;
+        if (bytes >= BYTES_PER_TURN && !draining)
+            break;
     }
     return moved;
 }
