@@ -48,6 +48,15 @@ test_expect_success 'it builds in C and C++ and runs on 3 ranks' '
 	done
 '
 
+test_expect_success 'the example of shunt-comm(3) builds and runs' '
+	man=$(find root/ -name "shunt-comm.3*") && case $man in *.gz) gzip -dc $man;; *) cat $man;; esac >man &&
+	sed -n "/^\.Sh EXAMPLES/,/^\.Sh SEE/{/^\./!p}" man | sed "s/\\\\e/\\\\/g" >example.c &&
+	export PKG_CONFIG_PATH=$(dirname $(realpath $(find root/ -name shunt.pc))) PKG_CONFIG_SYSROOT_DIR=$here/root &&
+	cc -std=c11 -Wall -Werror example.c -o example $(pkg-config --cflags --libs shunt) &&
+	LD_LIBRARY_PATH=$(dirname $(find root/ -name libshunt.so)) shunt-run -n 2 -- ./example >out &&
+	test $(grep -c "2 over 2 ranks" out) = 2
+'
+
 test_expect_success 'the installed tools start' '
 	bin=$(dirname $(find root/ -name shunt-info -type f)) && lib=$(dirname $(find root/ -name libshunt.so)) &&
 	LD_LIBRARY_PATH=$lib $bin/shunt-info --help >/dev/null && LD_LIBRARY_PATH=$lib $bin/shunt-run --help >/dev/null
