@@ -111,6 +111,8 @@ struct shunt__path {
     /* what arrives */
     struct shunt__rx *landing; /* message whose buffer the rail is writing into, and which chunk of it */
     uint32_t landing_chunk;
+    uint64_t silent_since; /* while SUSPECT */
+    uint64_t patience;     /* it has been this slow to answer lately */
     uint64_t last_rx, last_ack, last_ping, ping_open; /* ping_open: when the oldest unanswered ping went out, 0: none */
     unsigned char nonces[8][16]; /* of the last HELLOs: a replayed one is refused */
     unsigned n_nonces;

@@ -26,6 +26,8 @@
 #define PROBE_LATE (5 * SHUNT__S) /* from a minute after the loss */
 #define OVERTAKEN (250 * SHUNT__MS)
 #define CROSSING (200 * SHUNT__MS)
+#define PATIENCE_MAX (400 * SHUNT__MS)
+#define PATIENCE_FADES 2048 /* ticks, about: 20 s */
 #define WINDOW_FIRST (512u << 10)
 
 const char *shunt_rail_state_name(shunt_rail_state_t state)
@@ -278,6 +280,7 @@ static void on_established(void *engine, struct shunt__link *link)
     p->landing = NULL;
     p->bye = 0;
     p->generations++;
+    p->patience = 0;
     p->last_rx = p->last_ack = p->last_ping = peer->ctx->now;
     peer->unreachable_since = 0;
     shunt__path_move(p, SHUNT_RAIL_UP, "connected%s%s", link->rail->ops->describe ? " to " : "",
@@ -332,6 +335,19 @@ struct ping {
     uint64_t frame, time;
 };
 
+/*
+ * What was taken for lost was late. A path whose answers take long (a delay on the way, a queue) would be suspected for every
+ * one of them, so it is given twice the time that it took, for a while; black holes are still found in time.
+ */
+static void back_from_silence(struct shunt__path *p, uint64_t now)
+{
+    uint64_t silence = now - p->silent_since, patience = 2 * silence < PATIENCE_MAX ? 2 * silence : PATIENCE_MAX;
+
+    if (patience > p->patience)
+        p->patience = patience;
+    shunt__path_move(p, SHUNT_RAIL_UP, "heard from again after %d ms", (int)(silence / SHUNT__MS));
+}
+
 static void on_frame(void *engine, struct shunt__link *link, const struct shunt__frame *f, const void *payload)
 {
     struct shunt__path *p = shunt__path_of(link);
@@ -341,7 +357,7 @@ static void on_frame(void *engine, struct shunt__link *link, const struct shunt_
         return;
     p->last_rx = peer->ctx->now;
     if (p->state == SHUNT_RAIL_SUSPECT)
-        shunt__path_move(p, SHUNT_RAIL_UP, "heard from again");
+        back_from_silence(p, peer->ctx->now);
     switch (f->type) {
     case SHUNT__FRAME_DATA:
     case SHUNT__FRAME_ANNOUNCE:
@@ -524,6 +540,9 @@ static void watch(struct shunt__path *p, uint64_t now)
 
     if (oldest && p->rate_recent > 0) /* what a healthy path of this rate may take for its oldest chunk */
         stall += (uint64_t)(4 * (oldest->bytes / p->rate_recent + p->latency));
+    if (stall < p->patience)
+        stall = p->patience;
+    p->patience -= p->patience / PATIENCE_FADES;
     /* the oldest thing that should have been answered */
     since = p->ping_open;
     if (oldest && (since == 0 || oldest->time < since) && p->last_ack < oldest->time + stall)
@@ -534,6 +553,8 @@ static void watch(struct shunt__path *p, uint64_t now)
     if (since == 0 || local || now - since <= stall || p->last_rx > since)
         return;
     other = other_alive(p, since + stall / 4);
+    if (p->state != SHUNT_RAIL_SUSPECT && other)
+        p->silent_since = since;
     if (p->state != SHUNT_RAIL_SUSPECT) {
         if (other)
             shunt__path_move(p, SHUNT_RAIL_SUSPECT, "silent for %d ms while rail %s is not",
