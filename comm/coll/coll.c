@@ -230,6 +230,8 @@ static shunt_status_t start(struct shunt_comm *comm, struct shunt__call *call, c
     shunt__lock(ctx);
     if (st == SHUNT_OK)
         st = shunt__comm_coll_ready(comm);
+    if (st == SHUNT_OK && call->size > 1)
+        shunt__health_entered(comm);
     r = st == SHUNT_OK ? shunt__request_new(comm, shunt__coll_name(call->kind)) : NULL;
     if (st == SHUNT_OK && !r)
         st = shunt__fail(SHUNT_ERR_NO_MEMORY, "%s: no memory for a request", shunt__coll_name(call->kind));

@@ -133,6 +133,7 @@ static struct shunt__rx *message_of(struct shunt__stream *s, const struct shunt_
     rx->total = f->total;
     rx->chunk = f->chunk;
     rx->tag = f->tag;
+    rx->time = s->comm->ctx->now;
     rx->n_chunks = f->total ? (uint32_t)((f->total + f->chunk - 1) / f->chunk) : 1;
     rx->got = &rx->inline_got;
     if (rx->n_chunks > 64 && !(rx->got = calloc((rx->n_chunks + 63) / 64, 8))) {

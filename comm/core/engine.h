@@ -73,6 +73,7 @@ struct shunt__rx {
     uint64_t cap;
     int tag;
     uint8_t matched, complete, dirty;
+    uint64_t time;         /* when its first frame came */
     uint32_t source_eager; /* bytes that came before the match: the sender's credit */
 };
 
@@ -268,6 +269,7 @@ struct shunt_context {
     struct shunt__binding binding; /* of the helper */
     int helper_running, stop;
     int callers;    /* threads inside a waiting call */
+    uint64_t waited; /* ns that calls have spent waiting */
     unsigned calls; /* counts them, so that the helper sees whether any came */
     int polling;        /* a thread is blocked in or driving the poller */
     pthread_cond_t cond;
@@ -421,8 +423,6 @@ void shunt__health_tick(struct shunt_context *ctx, uint64_t now);
 void shunt__health_sample(struct shunt__path *path, uint64_t now);
 /* Another rank's links, as it has measured them. */
 void shunt__health_heard(struct shunt_context *ctx, struct shunt__peer *from, const void *payload, size_t len);
-/* A collective starts here for which others have been waiting since `waiting` (0: nobody). */
-void shunt__health_entered(struct shunt_comm *comm, uint64_t waiting, uint64_t now);
 void shunt__health_event(struct shunt_context *ctx, shunt_event_kind_t kind, struct shunt__peer *peer, int rail,
                          const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 

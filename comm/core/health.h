@@ -33,6 +33,7 @@ struct shunt__health {
     /* how late this rank comes to collectives: of the last ones, the time that others had waited, ns */
     uint64_t late[16];
     unsigned n_late;
+    uint64_t waited; /* of the context, at the last entry */
     uint8_t late_told;
 };
 

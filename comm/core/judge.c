@@ -286,13 +286,40 @@ void shunt__health_tick(struct shunt_context *ctx, uint64_t now)
     judge(ctx, now);
 }
 
-void shunt__health_entered(struct shunt_comm *comm, uint64_t waiting, uint64_t now)
+/* When the first of the messages came that wait here for a collective to start; 0: none does. */
+static uint64_t first_waiting(const struct shunt_comm *comm)
 {
-    struct shunt__health *h = comm->ctx->health;
-    unsigned late = 0;
-    uint64_t sum = 0;
+    uint64_t first = 0;
 
-    h->late[h->n_late++ % 16] = waiting && now > waiting ? now - waiting : 0;
+    for (int r = 0; r < comm->size; r++) {
+        const struct shunt__stream *s = comm->streams[SHUNT__CHANNEL_COLL][r];
+        for (uint64_t m = s ? s->rx_matched : 0; s && m < s->rx_seen; m++) {
+            const struct shunt__rx *rx = s->rx_ring[m & (s->rx_cap - 1)];
+            if (rx && rx != SHUNT__RX_DONE && !rx->matched && (!first || rx->time < first))
+                first = rx->time;
+        }
+    }
+    return first;
+}
+
+/*
+ * A rank that is last again and again, and was not itself kept waiting (by a slow link, by a rank before it), is slow. While
+ * operations are under way what has come may belong to them: nothing is concluded then.
+ */
+void shunt__health_entered(struct shunt_comm *comm)
+{
+    struct shunt_context *ctx = comm->ctx;
+    struct shunt__health *h = ctx->health;
+    uint64_t waiting, kept = ctx->waited - h->waited, alone = 0, sum = 0;
+    unsigned late = 0;
+
+    if (comm->pending)
+        return;
+    h->waited = ctx->waited;
+    waiting = first_waiting(comm);
+    if (waiting && ctx->now - waiting > kept)
+        alone = ctx->now - waiting - kept;
+    h->late[h->n_late++ % 16] = alone;
     if (h->n_late < 16)
         return;
     for (int i = 0; i < 16; i++) {

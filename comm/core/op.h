@@ -71,6 +71,8 @@ struct shunt_context *shunt__comm_ctx(struct shunt_comm *comm);
 shunt_status_t shunt__comm_coll_ready(struct shunt_comm *comm);
 /* Number of the next collective of this communicator, counting from 0. */
 uint64_t shunt__comm_coll_next(struct shunt_comm *comm);
+/* A collective starts here: whether others have been waiting for this rank, and it for nobody. Lock held. */
+void shunt__health_entered(struct shunt_comm *comm);
 /* host[r] for every rank: 0 .. hosts-1 in order of first rank; owned by comm. */
 const int *shunt__comm_host_map(const struct shunt_comm *comm, int *hosts);
 /* Slot in the communicator for the collectives' own state, freed with `destroy` when the communicator is. */

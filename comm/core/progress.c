@@ -294,7 +294,7 @@ static void glance(struct shunt_context *ctx)
 
 void shunt__progress_until(struct shunt_context *ctx, const int *flag, uint64_t deadline)
 {
-    uint64_t idle_since = 0;
+    uint64_t idle_since = 0, start = ctx->now;
     unsigned idle = 0;
 
     if (*(const volatile int *)flag)
@@ -343,6 +343,7 @@ void shunt__progress_until(struct shunt_context *ctx, const int *flag, uint64_t 
         }
     }
     ctx->callers--;
+    ctx->waited += ctx->now - start;
     if (ctx->cond_waiters)
         pthread_cond_broadcast(&ctx->cond); /* somebody else drives now */
 }
