@@ -393,24 +393,13 @@ SHIM_EXPORT(CommRevoke);
 
 /* ---- questions ---- */
 
-/* What the engine knows about it: its own error, else the first dead rank's. */
+/* What the engine knows about it. A rank that has destroyed it and ended is no error. */
 static void look(struct ncclComm *comm)
 {
-    const struct shim__engine *engine = shim__engine();
-    shunt_status_t status = engine->comm_error(comm->comm);
-    char why[256];
+    shunt_status_t status = shim__engine()->comm_error(comm->comm);
 
-    if (status != SHUNT_OK) {
+    if (status != SHUNT_OK)
         shim__comm_note(comm, shim__fail_engine(status, "the communicator ended"));
-        return;
-    }
-    for (int r = 0; r < comm->size; r++) {
-        status = r == comm->rank ? SHUNT_OK : engine->comm_peer_state(comm->comm, r, why, sizeof(why));
-        if (status != SHUNT_OK) {
-            shim__comm_note(comm, shim__fail(shim__result_of(status), "rank %d of %d: %s", r, comm->size, why));
-            return;
-        }
-    }
 }
 
 ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)

@@ -31,7 +31,7 @@
 
 #define SHIM_ENGINE(X) \
     X(context_create) X(id_create) X(comm_create_until) X(comm_split) X(comm_free) X(comm_abort) X(comm_revoke) \
-    X(comm_shrink) X(comm_rank) X(comm_size) X(comm_error) X(comm_peer_state) X(error_text) \
+    X(comm_shrink) X(comm_rank) X(comm_size) X(comm_error) X(error_text) \
     X(status_name) X(type_size) X(isend) X(irecv) X(send) X(recv) X(test) X(wait) X(iallreduce) X(ireduce_scatter) \
     X(iallgather) X(ibroadcast) X(ireduce) X(igather) X(iscatter) X(ialltoall) X(ialltoallv) \
     X(op_create_premul_sum) X(op_destroy)

@@ -64,13 +64,15 @@ struct shunt_comm *shunt__comm_new(struct shunt_context *ctx, const unsigned cha
     comm->coll_rank = -1;
     comm->peers = calloc(n, sizeof(*comm->peers));
     comm->host_of = calloc(n, sizeof(*comm->host_of));
+    comm->parted = calloc(n, 1);
     for (int c = 0; c < SHUNT__CHANNELS; c++)
         comm->streams[c] = calloc(n, sizeof(**comm->streams));
-    if (!comm->peers || !comm->host_of || !comm->streams[0] || !comm->streams[1] || !comm->streams[2]) {
+    if (!comm->peers || !comm->host_of || !comm->parted || !comm->streams[0] || !comm->streams[1] || !comm->streams[2]) {
         for (int c = 0; c < SHUNT__CHANNELS; c++)
             free(comm->streams[c]);
         free(comm->peers);
         free(comm->host_of);
+        free(comm->parted);
         free(comm);
         return NULL;
     }
@@ -135,6 +137,7 @@ void shunt__comm_destroy(struct shunt_comm *comm)
             shunt__peer_put(comm->peers[r]);
     free(comm->peers);
     free(comm->host_of);
+    free(comm->parted);
     free(comm);
 }
 
@@ -422,10 +425,10 @@ shunt_status_t shunt_comm_free(shunt_comm_t *comm)
     for (int r = 0; r < comm->size; r++)
         if (comm->peers[r] && !shunt__list_empty(&comm->peers[r]->acks))
             shunt__ack_flush(comm->peers[r]);
+    shunt__notice_freed(comm);
     /* What was accepted last is told in a quiet turn; this process may end right away and leave its senders in doubt. */
     for (int i = 0; i < 8 && !ctx->polling && shunt__progress(ctx) > 0; i++)
         ;
-    shunt__notice_freed(comm);
     shunt__comm_destroy(comm);
     shunt__unlock(ctx);
     return SHUNT_OK;

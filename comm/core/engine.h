@@ -192,6 +192,7 @@ struct shunt_comm {
     struct shunt__peer **peers; /* peers[rank] is NULL for this rank itself */
     struct shunt__stream **streams[SHUNT__CHANNELS];
     int *host_of;
+    unsigned char *parted;      /* the rank has freed it: the end of its process is no death */
     int hosts;
     shunt_status_t state;       /* OK, REVOKED, ABORTED, EXCLUDED */
     shunt_status_t coll_state;  /* OK, or why collectives can't run any more */
@@ -317,6 +318,7 @@ void shunt__peer_fail(struct shunt__peer *peer, shunt_status_t status, const cha
 void shunt__peer_want(struct shunt__peer *peer);
 /* It has said goodbye on some path: once that is so on all, or after a while, operations with it end. */
 void shunt__peer_leaving(struct shunt__peer *peer);
+int shunt__peer_parted(const struct shunt__peer *peer); /* it has freed whatever it had in common with this rank */
 /* Does so when it is due. */
 void shunt__peer_leave(struct shunt__peer *peer);
 void shunt__peer_tick(struct shunt__peer *peer, uint64_t now);

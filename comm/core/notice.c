@@ -54,7 +54,8 @@ void shunt__notice_lost(struct shunt_comm *comm, int rank, shunt_status_t status
 
 /*
  * This rank frees the communicator and will never receive what some ranks have announced to it: without a word their
- * sends would wait for ever. The words carry, per channel, below which message everything was received.
+ * sends would wait for ever. The words carry, per channel, below which message everything was received. Those who are
+ * connected are told in any case: this process may end now, which is no death to them.
  */
 void shunt__notice_freed(struct shunt_comm *comm)
 {
@@ -70,6 +71,8 @@ void shunt__notice_freed(struct shunt_comm *comm)
             open |= s->rx_acked < s->rx_seen;
         }
         memcpy(n.why, acked, sizeof(acked));
+        for (int i = 0; comm->peers[r] && i < SHUNT__MAX_RAILS; i++)
+            open |= shunt__path_usable(comm->peers[r]->paths[i]);
         if (open)
             send_to(comm, r, &n);
     }
@@ -79,6 +82,7 @@ static void freed(struct shunt_comm *comm, int rank, const struct notice *n)
 {
     uint64_t acked[SHUNT__CHANNELS];
 
+    comm->parted[rank] = 1;
     memcpy(acked, n->why, sizeof(acked));
     for (int c = 0; c < SHUNT__CHANNELS; c++) {
         struct shunt__stream *s = comm->streams[c][rank];

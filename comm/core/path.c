@@ -62,7 +62,8 @@ void shunt__path_move(struct shunt__path *path, shunt_rail_state_t state, const 
     if (state == SHUNT_RAIL_UP && path->was_up && old != SHUNT_RAIL_SLOW)
         shunt__health_event(peer->ctx, SHUNT_EVENT_RAIL_UP, peer, path->rail, "rail %s to %s is back: %s",
                             path->link.rail->name, shunt__peer_name(peer), path->why);
-    if (state == SHUNT_RAIL_DEAD && (was_usable || old == SHUNT_RAIL_SUSPECT) && peer->state == SHUNT_OK && !peer->left)
+    if (state == SHUNT_RAIL_DEAD && (was_usable || old == SHUNT_RAIL_SUSPECT) && peer->state == SHUNT_OK && !peer->left &&
+        !shunt__peer_parted(peer))
         shunt__health_event(peer->ctx, SHUNT_EVENT_RAIL_DOWN, peer, path->rail, "rail %s to %s is dead: %s",
                             path->link.rail->name, shunt__peer_name(peer), path->why);
     if (state == SHUNT_RAIL_SUSPECT)
@@ -298,6 +299,10 @@ static void on_down(void *engine, struct shunt__link *link, shunt_status_t statu
 
     p->connect_at = was_up ? ctx->now : 0; /* a connection that broke is tried again at once */
     p->refused = status == SHUNT_ERR_PEER;
+    if (status == SHUNT_ERR_PEER && !peer->left && shunt__peer_parted(peer)) {
+        peer->left = 1; /* it had nothing left to say goodbye to */
+        peer->left_at = ctx->now;
+    }
     shunt__path_drop(p, SHUNT_RAIL_DEAD, why);
     if (peer->left) {
         p->connect_at = UINT64_MAX;

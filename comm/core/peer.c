@@ -144,7 +144,7 @@ void shunt__peer_fail(struct shunt__peer *peer, shunt_status_t status, const cha
             if (comm->streams[c][rank])
                 shunt__stream_fail(comm->streams[c][rank], status, peer->why);
         /* One that left had done its part in every collective: those that others are still in go on. */
-        if (comm->coll_state == SHUNT_OK && !peer->left) {
+        if (comm->coll_state == SHUNT_OK && !peer->left && !comm->parted[rank]) {
             shunt__comm_break(comm, rank, status, peer->why);
             if (tell)
                 shunt__notice_lost(comm, rank, status, peer->why);
@@ -156,6 +156,17 @@ void shunt__peer_fail(struct shunt__peer *peer, shunt_status_t status, const cha
         shunt__list_remove(&s->ack);
         s->n_dirty = 0;
     }
+}
+
+int shunt__peer_parted(const struct shunt__peer *peer)
+{
+    for (struct shunt__list *n = peer->ctx->all_comms.next; n != &peer->ctx->all_comms; n = n->next) {
+        const struct shunt_comm *comm = shunt__container(n, struct shunt_comm, all);
+        int rank = shunt__comm_rank_of(comm, peer);
+        if (rank >= 0 && !comm->parted[rank])
+            return 0;
+    }
+    return 1;
 }
 
 void shunt__peer_leaving(struct shunt__peer *peer)
