@@ -443,6 +443,8 @@ static shunt_status_t end(shunt_comm_t *comm, shunt_status_t status, const char 
                            status == SHUNT_ERR_ABORTED ? "comm_abort" : "comm_revoke");
     shunt__lock(comm->ctx);
     if (comm->state == SHUNT_OK || (comm->state == SHUNT_ERR_REVOKED && status == SHUNT_ERR_ABORTED)) {
+        if (!reason && comm->coll_state != SHUNT_OK && comm->coll_state != status)
+            reason = comm->coll_why; /* whom it is about: the others may not have noticed yet */
         snprintf(text, sizeof(text), "%s by rank %d%s%.100s", status == SHUNT_ERR_ABORTED ? "aborted" : "revoked",
                  comm->rank, reason && *reason ? ": " : "", reason ? reason : "");
         comm->state = SHUNT_OK;
