@@ -55,6 +55,7 @@ static void load(void)
                  shim__real() ? "that one lacks this function" : "none was found; set SHUNT_NCCL_LIB to its path");
         return;
     }
+    shim__conf();
     handle = open_beside();
     if (!handle)
         return;

@@ -27,62 +27,11 @@ static struct shim__seat *seats;
 
 _Static_assert(sizeof(ncclUniqueId) == sizeof(shunt_id_t), "an id of Shunt travels as an ncclUniqueId");
 
-/* The value of `name` in a file of NAME=VALUE lines, allocated. */
-static char *look_up(const char *path, const char *name)
-{
-    char *line = NULL, *value = NULL;
-    size_t room = 0, len = strlen(name);
-    FILE *f = path && *path ? fopen(path, "re") : NULL;
-
-    while (f && getline(&line, &room, f) > 0) {
-        char *p = line + strspn(line, " \t");
-        if (strncmp(p, name, len) == 0 && p[len] == '=') {
-            free(value);
-            p += len + 1;
-            p[strcspn(p, "\r\n#")] = '\0';
-            value = strdup(p);
-        }
-    }
-    if (f)
-        fclose(f);
-    free(line);
-    return value;
-}
-
-/* Answers are kept for the life of the process; there are few names. */
-const char *shim__setting(const char *name)
-{
-    static struct {
-        const char *name;
-        char *value;
-    } known[16];
-    static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
-    const char *value = getenv(name), *file = getenv("NCCL_CONF_FILE"), *home = getenv("HOME");
-    char path[4096];
-    int i;
-
-    if (value)
-        return value;
-    pthread_mutex_lock(&known_lock);
-    for (i = 0; i < 16 && known[i].name && strcmp(known[i].name, name) != 0; i++)
-        ;
-    if (i < 16 && !known[i].name) {
-        snprintf(path, sizeof(path), "%s/.nccl.conf", home ? home : "");
-        known[i].value = look_up(file ? file : path, name);
-        if (!known[i].value)
-            known[i].value = look_up("/etc/nccl.conf", name);
-        known[i].name = name;
-    }
-    value = i < 16 ? known[i].value : NULL;
-    pthread_mutex_unlock(&known_lock);
-    return value;
-}
-
 /* What NCCL's settings mean to the engine, unless Shunt's own are there. The others it reads by itself. */
 static int translate(char text[][512], const char **list)
 {
     const char *debug = shim__setting("NCCL_DEBUG"), *shm = shim__setting("NCCL_SHM_DISABLE");
-    const char *file = shim__setting("NCCL_DEBUG_FILE");
+    const char *file = shim__setting("NCCL_DEBUG_FILE"), *net = shim__setting("NCCL_NET");
     int n = 0;
 
     if (debug && !getenv("SHUNT_DEBUG")) {
@@ -94,6 +43,8 @@ static int translate(char text[][512], const char **list)
         snprintf(text[n++], 512, "SHUNT_DEBUG_FILE=%s", file);
     if (shm && atoi(shm) != 0 && !getenv("SHUNT_SHM"))
         snprintf(text[n++], 512, "SHUNT_SHM=0");
+    if (net && !getenv("SHUNT_BACKEND") && (!strcasecmp(net, "Socket") || !strcasecmp(net, "IB")))
+        snprintf(text[n++], 512, "SHUNT_BACKEND=%s", !strcasecmp(net, "IB") ? "ucx" : "sock");
     /* NCCL's ranks wait for each other without end: a rank may still be compiling its model. */
     if (!getenv("SHUNT_BOOTSTRAP_TIMEOUT"))
         snprintf(text[n++], 512, "SHUNT_BOOTSTRAP_TIMEOUT=300s");

@@ -4,6 +4,7 @@
  *
  *     abi.h, *.def   the interface of NCCL, in our own words
  *     engine.c       opens libshunt.so at the first call, privately
+ *     conf.c         NCCL's configuration files
  *     real.c         SHUNT_NCCL=off: finds another NCCL and hands every call to it
  *     error.c        result codes, the last error's text, what each thread remembers
  *     seat.c         contexts: one for each rank of a communicator in this process
@@ -44,6 +45,13 @@ struct shim__engine {
 
 /* The engine, opened if this is the first call; NULL, with the error's text set, when that failed. */
 const struct shim__engine *shim__engine(void);
+
+/* ---- conf.c ---- */
+
+/* Brings NCCL's configuration files into the environment, once. */
+void shim__conf(void);
+/* An NCCL setting: from the environment, else from the files; NULL when unset. */
+const char *shim__setting(const char *name);
 
 /* ---- real.c ---- */
 
@@ -106,8 +114,6 @@ void shim__seat_release(struct shim__seat *seat, const ncclUniqueId *id);
 ncclResult_t shim__seat_claim(struct shim__seat *seat, const ncclUniqueId *id);
 shunt_context_t *shim__seat_context(struct shim__seat *seat);
 ncclResult_t shim__unique_id(ncclUniqueId *id);
-/* An NCCL setting: from the environment, else from the configuration files; NULL when unset. */
-const char *shim__setting(const char *name);
 
 /* ---- comm.c ---- */
 
