@@ -107,6 +107,31 @@ test_expect_success PLAIN 'with SHUNT_NCCL=off and no other library the error sa
 	grep "^2 .*SHUNT_NCCL_LIB" out
 '
 
+# says PATTERN CODE [VARIABLE=VALUE...] [COMMAND...]
+says() {
+	pattern=$1 code=$2
+	shift 2
+	env "$@" >said 2>&1
+	test $? = $code && grep -q "$pattern" said || { echo "$*: wanted $pattern"; cat said; return 1; }
+}
+test_expect_success PLAIN 'shunt-info --nccl says which one a command gets, and why' '
+	says "real/libnccl.so.2: not Shunt" 1 shunt-info --nccl ./runpath && grep "RUNPATH" said &&
+	says "libnccl.so.2: Shunt" 0 LD_PRELOAD="$shim" shunt-info --nccl ./rpath && grep "LD_PRELOAD names it" said &&
+	says "libnccl.so.2: Shunt" 0 LD_LIBRARY_PATH="$folder" shunt-info --nccl ./runpath &&
+	grep "in LD_LIBRARY_PATH" said &&
+	says "real/libnccl.so.2: not Shunt" 1 LD_LIBRARY_PATH="$folder" shunt-info --nccl ./rpath &&
+	says "libnccl.so.2: Shunt" 0 LD_LIBRARY_PATH="$folder" shunt-info --nccl ./opener x y &&
+	grep "itself does not need one" said &&
+	says "absolute path gets Shunt" 0 LD_AUDIT="$audit" LD_PRELOAD="$shim" shunt-info --nccl &&
+	says "SHUNT_NCCL=off" 0 SHUNT_NCCL=off LD_PRELOAD="$shim" shunt-info --nccl ./runpath &&
+	says "there is no program nonsense" 2 shunt-info --nccl nonsense &&
+	says "\"shunt\": true, \"off\": false" 0 LD_PRELOAD="$shim" shunt-info --nccl --json ./runpath
+'
+test_expect_success PLAIN 'of a script it looks at the interpreter' '
+	printf "#!%s\n" "$(command -v env | sed "s/env/sh/")" >script && chmod +x script &&
+	says "/sh$" 0 LD_PRELOAD="$shim" shunt-info --nccl ./script
+'
+
 cat >look.py <<\EOF
 import os
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))

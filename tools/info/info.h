@@ -54,4 +54,8 @@ void show_text(const struct facts *facts);
 void show_settings(void);
 void show_json(const struct facts *facts);
 
+/* Which libnccl.so.2 `command` (NULL: a program that opens it by name) would get with this environment, and why. The exit
+ * code: 0 Shunt's, 1 another or none, 2 there is no such command. */
+int show_nccl(char **command, int json);
+
 #endif
