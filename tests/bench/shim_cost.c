@@ -135,7 +135,7 @@ int main(int argc, char **argv)
     static const size_t sizes[] = {8, 4096, 65536, MAX_BYTES};
     int rounds = argc == 2 ? atoi(argv[1]) : 31, ends[2], status;
     shunt_context_t *ctx;
-    ncclUniqueId nccl_id;
+    ncclUniqueId nccl_id = {0};
     shunt_id_t id;
     pid_t child;
 
