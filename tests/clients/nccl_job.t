@@ -67,16 +67,16 @@ trap 'shunt-lab down >/dev/null 2>&1' EXIT
 test_expect_success 'between two hosts a rail dies and comes back: the job notices nothing' '
 	shunt-lab up --hosts 2 --rails 2 >/dev/null && rm -f id &&
 	{ timeout 100 shunt-lab run -n 4 --no-prefix env JOB_ID_FILE="$PWD/id" LD_PRELOAD="$shim" \
-		"$program" 2 4 40 2 32 lab.have >lab.log 2>&1 & } && job=$! &&
+		"$program" 2 4 80 2 32 lab.have >lab.log 2>&1 & } && job=$! &&
 	for try in $(seq 400); do
 		test -s lab.have && test $(wc -l <lab.have) -ge 3 && break
 		sleep 0.02
 	done &&
 	shunt-lab rail h1:0 down && steps=$(wc -l <lab.have) && sleep 0.3 && shunt-lab rail h1:0 up && wait $job &&
 	shunt-lab down >/dev/null &&
-	native lab 4 2 4 40 && test_cmp lab.want lab.have &&
+	native lab 4 2 4 80 && test_cmp lab.want lab.have &&
 	! grep nccl_job: lab.log && grep "rail .* is dead" lab.log &&
-	test $steps -lt 40
+	test $steps -lt 80
 '
 
 test_done

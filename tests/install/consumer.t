@@ -57,6 +57,29 @@ test_expect_success 'the example of shunt-comm(3) builds and runs' '
 	test $(grep -c "2 over 2 ranks" out) = 2
 '
 
+# Programs with sanitizers can't preload what has them, and the other way round.
+nm -D "$abs_top_builddir/shim/.libs/libnccl.so.2" | grep -q __asan_init || test_set_prereq PLAIN
+test_expect_success PLAIN 'the installed libnccl.so.2 lies in a folder of its own and finds its engine from there' '
+	engine=$(find root/ -name libshunt.so.0) && folder=$(dirname "$engine")/shunt &&
+	test -e "$folder/libnccl.so.2" && test -e "$folder/libnccl.so" && test -e "$folder/libshunt-audit.so" &&
+	! test -e "$(dirname "$engine")/libnccl.so.2" &&
+	cat >nccl.c <<-\EOF &&
+	#define _GNU_SOURCE
+	#include <dlfcn.h>
+	#include <stdio.h>
+	struct id { char bytes[128]; } id;
+	int main(void)
+	{
+		int (*make)(struct id *) = (int (*)(struct id *))dlsym(RTLD_DEFAULT, "ncclGetUniqueId");
+		int (*init)(void **, int, struct id, int) =
+			(int (*)(void **, int, struct id, int))dlsym(RTLD_DEFAULT, "ncclCommInitRank");
+		void *comm;
+		return make && init && make(&id) == 0 && init(&comm, 1, id, 0) == 0 ? 0 : 1;
+	}
+	EOF
+	cc nccl.c -o nccl && test_must_fail ./nccl && LD_PRELOAD=$(realpath "$folder")/libnccl.so.2 ./nccl
+'
+
 test_expect_success 'the installed tools start' '
 	bin=$(dirname $(find root/ -name shunt-info -type f)) && lib=$(dirname $(find root/ -name libshunt.so)) &&
 	LD_LIBRARY_PATH=$lib $bin/shunt-info --help >/dev/null && LD_LIBRARY_PATH=$lib $bin/shunt-run --help >/dev/null
