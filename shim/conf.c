@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * NCCL's configuration files. As NCCL does at its first call, lines NAME=VALUE become variables of the environment unless
+ * NCCL's configuration files, and its variables about queue pairs. As NCCL does at its first call, lines NAME=VALUE become variables of the environment unless
  * these exist: of the file that NCCL_CONF_FILE names, else of ~/.nccl.conf, then of /etc/nccl.conf.
  */
 #include <stdio.h>
@@ -33,6 +33,27 @@ static void read_file(const char *path)
     free(line);
 }
 
+/* What NCCL says about queue pairs, UCX is told. */
+static void translate(void)
+{
+    static const char *const names[][2] = {{"NCCL_IB_GID_INDEX", "SHUNT_UCX_IB_GID_INDEX"},
+                                           {"NCCL_IB_TC", "SHUNT_UCX_IB_TRAFFIC_CLASS"},
+                                           {"NCCL_IB_SL", "SHUNT_UCX_IB_SL"},
+                                           {"NCCL_IB_RETRY_CNT", "SHUNT_UCX_RC_VERBS_RETRY_COUNT"}};
+    const char *timeout = getenv("NCCL_IB_TIMEOUT");
+    char text[32];
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        const char *value = getenv(names[i][0]);
+        if (value && *value && strcmp(value, "-1") != 0)
+            setenv(names[i][1], value, 0);
+    }
+    if (timeout && atoi(timeout) > 0 && atoi(timeout) < 32) { /* the exponent of 4.096 us */
+        snprintf(text, sizeof(text), "%.2fus", 4.096 * (double)(1u << atoi(timeout)));
+        setenv("SHUNT_UCX_RC_VERBS_TIMEOUT", text, 0);
+    }
+}
+
 static void read_all(void)
 {
     const char *file = getenv("NCCL_CONF_FILE"), *home = getenv("HOME");
@@ -43,6 +64,7 @@ static void read_all(void)
     snprintf(path, sizeof(path), "%s/.nccl.conf", home ? home : "");
     read_file(file ? file : path);
     read_file("/etc/nccl.conf");
+    translate();
 }
 
 void shim__conf(void)

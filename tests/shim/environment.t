@@ -14,9 +14,10 @@ export HOME="$PWD"
 
 cat >client.c <<\EOF
 #include <stdio.h>
+#include <stdlib.h>
 #include "shim/abi.h"
-/* Inits a communicator of one rank: the result, and on failure why. */
-int main(void)
+/* Inits a communicator of one rank: the result, and on failure why. With an argument, that variable afterwards. */
+int main(int argc, char **argv)
 {
 	ncclResult_t error = ncclInProgress, result;
 	ncclComm_t comm = NULL;
@@ -26,6 +27,8 @@ int main(void)
 	if (result == ncclSuccess)
 		result = ncclCommInitRank(&comm, 1, id, 0);
 	printf("%d%s%s\n", result, result == ncclSuccess ? "" : " ", result == ncclSuccess ? "" : ncclGetLastError(NULL));
+	if (argc > 1)
+		puts(getenv(argv[1]) ? getenv(argv[1]) : "unset");
 	while (comm && ncclCommGetAsyncError(comm, &error) == ncclSuccess && error == ncclInProgress)
 		;
 	return comm ? ncclCommDestroy(comm) : 0;
@@ -63,6 +66,15 @@ test_expect_success 'NCCL_DEBUG, and NCCL_DEBUG_FILE with %h and %p' '
 test_expect_success 'NCCL_NET=Socket and NCCL_SHM_DISABLE=1: nothing but sockets; SHUNT_BACKEND has the last word' '
 	NCCL_NET=Socket NCCL_SHM_DISABLE=1 NCCL_DEBUG=INFO ./client >out 2>&1 && grep "^0$" out && cat out &&
 	NCCL_NET=Socket SHUNT_BACKEND=nonsense ./client | grep "^2 .*nonsense" && NCCL_NET=OFI ./client | grep "^0$"
+'
+
+test_expect_success 'queue pairs: NCCL_IB_GID_INDEX, TC, SL, TIMEOUT, RETRY_CNT are settings of UCX, not over those given' '
+	NCCL_IB_GID_INDEX=3 ./client SHUNT_UCX_IB_GID_INDEX | grep "^3$" &&
+	NCCL_IB_GID_INDEX=-1 ./client SHUNT_UCX_IB_GID_INDEX | grep "^unset$" &&
+	NCCL_IB_TC=106 ./client SHUNT_UCX_IB_TRAFFIC_CLASS | grep "^106$" &&
+	NCCL_IB_SL=2 SHUNT_UCX_IB_SL=1 ./client SHUNT_UCX_IB_SL | grep "^1$" &&
+	NCCL_IB_TIMEOUT=20 ./client SHUNT_UCX_RC_VERBS_TIMEOUT | grep "^4294967.30us$" &&
+	NCCL_IB_RETRY_CNT=5 ./client SHUNT_UCX_RC_VERBS_RETRY_COUNT | grep "^5$"
 '
 
 test_done
