@@ -11,13 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define VISIBLE __attribute__((visibility("default")))
 #define LIBRARY "libnccl.so.2"
 
 static char shim[4096]; /* the path, empty: off */
-static char mark;       /* the cookie of the shim */
+static char mark;       /* its address: the cookie of the shim */
 
 VISIBLE unsigned la_version(unsigned version);
 VISIBLE char *la_objsearch(const char *name, uintptr_t *cookie, unsigned flag);
@@ -57,8 +58,11 @@ char *la_objsearch(const char *name, uintptr_t *cookie, unsigned flag)
 
 unsigned la_objopen(struct link_map *map, Lmid_t lmid, uintptr_t *cookie)
 {
+    struct stat ours, opened; /* it may have been opened by another name */
+
     (void)lmid;
-    if (shim[0] && map->l_name && strcmp(map->l_name, shim) == 0)
+    if (shim[0] && map->l_name && is_nccl(map->l_name) && stat(map->l_name, &opened) == 0 && stat(shim, &ours) == 0 &&
+        opened.st_dev == ours.st_dev && opened.st_ino == ours.st_ino)
         *cookie = (uintptr_t)&mark;
     return 0;
 }
