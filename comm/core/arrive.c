@@ -254,8 +254,11 @@ static void match(struct shunt__rx *rx, struct shunt__op *op)
         shunt__early_free(s->comm->ctx, rx->early, rx->early_cap);
         rx->early = NULL;
     }
-    if (!rx->complete)
-        note(rx); /* the rest may come */
+    if (!rx->complete) {
+        note(rx); /* the rest may come, */
+        if (rx->total > s->comm->ctx->eager)
+            s->peer->ack_bytes += SHUNT__FRAME_PAYLOAD_MAX; /* for which its sender is waiting */
+    }
     credit(s, early);
 }
 
