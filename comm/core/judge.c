@@ -304,7 +304,7 @@ static uint64_t first_waiting(const struct shunt_comm *comm)
 
 /*
  * A rank that is last again and again, and was not itself kept waiting (by a slow link, by a rank before it), is slow. While
- * operations are under way what has come may belong to them: nothing is concluded then.
+ * operations are under way what has waited for long may belong to them: nothing is concluded then.
  */
 void shunt__health_entered(struct shunt_comm *comm)
 {
@@ -313,10 +313,10 @@ void shunt__health_entered(struct shunt_comm *comm)
     uint64_t waiting, kept = ctx->waited - h->waited, alone = 0, sum = 0;
     unsigned late = 0;
 
-    if (comm->pending)
+    waiting = first_waiting(comm);
+    if (comm->pending && waiting && ctx->now - waiting > LATE)
         return;
     h->waited = ctx->waited;
-    waiting = first_waiting(comm);
     if (waiting && ctx->now - waiting > kept)
         alone = ctx->now - waiting - kept;
     h->late[h->n_late++ % 16] = alone;

@@ -48,9 +48,17 @@ static void even(struct rank *r)
 
 static void slow(struct rank *r)
 {
+    int over = 0;
+
     shunt_context_on_event(r->ctx, on_event, r);
     rounds(r, SLOW, 0);
-    rounds(r, -1, 0);
+    /* On a busy machine it may still be late now and then: some rounds more. */
+    for (int i = 0; i < 1000 && !over; i++) {
+        float x = (float)(r->rank == SLOW && acquitted[SLOW]);
+
+        check_ok(r, shunt_allreduce(r->comm, &x, &x, 1, SHUNT_FLOAT32, SHUNT_MAX), "allreduce");
+        over = x > 0;
+    }
     shunt_context_on_event(r->ctx, NULL, NULL);
 }
 
