@@ -353,14 +353,15 @@ void shunt__progress_until(struct shunt_context *ctx, const int *flag, uint64_t 
 static void *helper(void *arg)
 {
     struct shunt_context *ctx = arg;
-    unsigned seen = 0;
+    unsigned seen = 0, quiet = 0;
 
     shunt__lock(ctx);
     while (!ctx->stop) {
         unsigned calls = ctx->calls;
         if (calls != seen || ctx->callers || ctx->polling) {
-            /* Calls drive. What comes while none does waits for this: a tenth of a usual compute step of a stage at most. */
-            struct timespec t = {0, 1000000};
+            /* Calls drive. Look again in 1 to 5 ms. */
+            struct timespec t = {0, quiet == 0 ? 5000000 : 1000000};
+            quiet = calls == seen;
             seen = calls;
             shunt__unlock(ctx);
             nanosleep(&t, NULL);
