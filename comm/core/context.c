@@ -80,18 +80,22 @@ static shunt_status_t open_nics(struct shunt_context *ctx, const struct shunt__r
     shunt_topo_rails_options_init(&options);
     if (*shunt__config_str(&ctx->config, SHUNT__RAILS))
         options.rails = shunt__config_str(&ctx->config, SHUNT__RAILS);
-    options.no_rdma = strcmp(ops->name, "ucx") != 0;
+    options.no_rdma |= strcmp(ops->name, "ucx") != 0;
     st = shunt_topo_rails(topo, &options, &rails);
     for (unsigned i = 0; st == SHUNT_OK && i < rails->n_used && ctx->n_rails < SHUNT__MAX_RAILS; i++) {
         const shunt_topo_rail_t *r = &rails->rail[i];
-        char ip[INET6_ADDRSTRLEN + 20] = "";
+        char ip[INET6_ADDRSTRLEN + 20] = "", device[64];
         if (r->nic && r->nic->n_addresses) {
             const shunt_topo_address_t *a = &r->nic->addresses[0];
             inet_ntop(a->family, a->bytes, ip, INET6_ADDRSTRLEN);
             if (a->link_local && a->family == AF_INET6)
                 snprintf(ip + strlen(ip), 20, "%%%u", r->nic->ifindex);
         }
-        why = open_rail(ctx, ops, r->name, ip, r->nic && r->nic->rate_known ? r->nic->rate : 0);
+        if (r->nic && r->nic->rdma && !options.no_rdma) /* rather than its network interface, which means TCP */
+            snprintf(device, sizeof(device), "%s:%u", r->nic->rdma, r->port);
+        else
+            snprintf(device, sizeof(device), "%s", r->name);
+        why = open_rail(ctx, ops, device, ip, r->nic && r->nic->rate_known ? r->nic->rate : 0);
         if (why == SHUNT_OK)
             opened++;
         else

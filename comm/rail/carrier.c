@@ -29,6 +29,8 @@ struct watch {
     struct sockaddr_storage ip; /* family 0: none asked for */
     char ip_text[64];
     int up; /* as told */
+    char port[64]; /* of an RDMA device, "" otherwise */
+    int port_up;
 };
 
 struct shunt__carrier {
@@ -77,6 +79,7 @@ static void look(struct shunt__carrier *c)
         unsigned flags = 0;
         int exists = 0, addressed = w->ip.ss_family == 0;
 
+        w->port_up = !*w->port || shunt__inet_port_active(w->port);
         for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
             if (strcmp(i->ifa_name, w->device) != 0)
                 continue;
@@ -92,6 +95,8 @@ static void look(struct shunt__carrier *c)
             tell(c, w, 0, "interface %s has lost its carrier");
         else if (!addressed)
             tell(c, w, 0, "interface %s has lost its address %s");
+        else if (!w->port_up)
+            tell(c, w, 0, "the RDMA port behind interface %s is not active");
         else
             tell(c, w, 1, "interface %s is up");
     }
@@ -113,6 +118,8 @@ static void netlink_ready(struct shunt__pollable *self, uint32_t events)
 
 void shunt__carrier_tick(struct shunt__carrier *c, uint64_t now)
 {
+    int changed = 0;
+
     if (c->fresh) {
         c->fresh = 0;
         look(c);
@@ -120,6 +127,10 @@ void shunt__carrier_tick(struct shunt__carrier *c, uint64_t now)
     if (now < c->ask_at)
         return;
     c->ask_at = now + ASK_EVERY;
+    for (int k = 0; k < c->n; k++)
+        changed |= *c->watches[k].port && shunt__inet_port_active(c->watches[k].port) != c->watches[k].port_up;
+    if (changed)
+        look(c);
     for (int k = 0; k < c->n; k++) {
         struct watch *w = &c->watches[k];
         struct ethtool_value link = {.cmd = ETHTOOL_GLINK};
@@ -142,16 +153,18 @@ shunt_status_t shunt__carrier_watch(struct shunt__carrier *c, int key, const cha
 
     if (c->n == WATCHES)
         return shunt__fail(SHUNT_ERR_LIMIT, "no more than %d interfaces can be watched", WATCHES);
-    if (!*device || strlen(device) >= sizeof(w->device))
-        return shunt__fail(SHUNT_ERR_INVALID, "\"%s\" is no name of a network interface", device);
     memset(w, 0, sizeof(*w));
+    if (!*device || shunt__inet_interface(device, w->device))
+        return shunt__fail(SHUNT_ERR_INVALID, "\"%s\" is no name of a network interface, nor has it one", device);
+    if (shunt__inet_is_rdma(device))
+        snprintf(w->port, sizeof(w->port), "%s", device);
+    w->port_up = 1;
     if (*ip)
-        st = shunt__inet_parse(ip, device, &w->ip);
+        st = shunt__inet_parse(ip, w->device, &w->ip);
     if (st != SHUNT_OK)
         return st;
     w->key = key;
     w->up = 1;
-    strcpy(w->device, device);
     snprintf(w->ip_text, sizeof(w->ip_text), "%s", ip);
     c->n++;
     c->fresh = 1;

@@ -104,20 +104,37 @@ int shunt__inet_is_rdma(const char *device)
     return *device && *device != ':' && !strchr(device, '/') && *device != '.' && access(path, F_OK) == 0;
 }
 
-/* The interface that carries port N (by default 1) of "name:N"; 0 and its name, or -1. */
-static int interface_of_rdma(const char *device, char name[IF_NAMESIZE])
+/* The first word of a file of port N (by default 1) of "name:N"; nonzero if there is none. */
+static int read_port(const char *device, const char *file, char word[16])
 {
     int port = strchr(device, ':') ? atoi(strchr(device, ':') + 1) : 1, good;
     char path[192];
     FILE *f;
 
-    snprintf(path, sizeof(path), "/sys/class/infiniband/%.*s/ports/%d/gid_attrs/ndevs/0",
-             (int)strcspn(device, ":"), device, port);
+    snprintf(path, sizeof(path), "/sys/class/infiniband/%.*s/ports/%d/%s", (int)strcspn(device, ":"), device, port,
+             file);
     f = fopen(path, "re");
-    good = f && fscanf(f, "%15s", name) == 1;
+    good = f && fscanf(f, "%15s", word) == 1;
     if (f)
         fclose(f);
     return good ? 0 : -1;
+}
+
+int shunt__inet_interface(const char *device, char name[IF_NAMESIZE])
+{
+    if (shunt__inet_is_rdma(device))
+        return read_port(device, "gid_attrs/ndevs/0", name);
+    if (strlen(device) >= IF_NAMESIZE)
+        return -1;
+    strcpy(name, device);
+    return 0;
+}
+
+int shunt__inet_port_active(const char *device)
+{
+    char state[16];
+
+    return read_port(device, "state", state) == 0 && atoi(state) == 4;
 }
 
 shunt_status_t shunt__inet_of_device(const char *device, struct sockaddr_storage *address)
@@ -128,7 +145,7 @@ shunt_status_t shunt__inet_of_device(const char *device, struct sockaddr_storage
     int rank, best_rank = 0;
 
     if (shunt__inet_is_rdma(device)) {
-        if (interface_of_rdma(device, interface))
+        if (shunt__inet_interface(device, interface))
             return shunt__fail(SHUNT_ERR_NOT_FOUND, "RDMA device %s has no network interface with an address", device);
         device = interface;
     }

@@ -3,6 +3,7 @@
 #ifndef SHUNT_RAIL_INET_H
 #define SHUNT_RAIL_INET_H
 
+#include <net/if.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -18,6 +19,10 @@ uint16_t shunt__inet_port(const struct sockaddr_storage *address);
 void shunt__inet_set_port(struct sockaddr_storage *address, uint16_t port);
 /* Nonzero when `device` is an RDMA device, as "mlx5_0" or "mlx5_0:1". */
 int shunt__inet_is_rdma(const char *device);
+/* The network interface behind an RDMA device; any other name stands for itself. Nonzero if there is none. */
+int shunt__inet_interface(const char *device, char name[IF_NAMESIZE]);
+/* Whether the port of an RDMA device is in the state ACTIVE. */
+int shunt__inet_port_active(const char *device);
 /* The first usable address of a device, IPv4 before IPv6; an RDMA device has its network interface's. NOT_FOUND if
  * there is none. */
 shunt_status_t shunt__inet_of_device(const char *device, struct sockaddr_storage *address);

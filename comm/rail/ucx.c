@@ -253,9 +253,13 @@ static void ucx_close(struct shunt__rail *rail)
         }
         if (r->pollable.fd >= 0)
             shunt__poller_remove(r->base.params.poller, &r->pollable);
-        r->ucx->ucp_worker_destroy(r->worker);
+        /* With an endpoint that can't be closed yet UCX would end the process here: better lose some memory. */
+        if (r->conns)
+            shunt__log(SHUNT__LOG_INFO, "rail %s: an endpoint does not close, so UCX's worker stays", rail->name);
+        else
+            r->ucx->ucp_worker_destroy(r->worker);
     }
-    if (r->context)
+    if (r->context && !r->conns)
         r->ucx->ucp_cleanup(r->context);
     while (r->conns)
         shunt__ucx_conn_free(r->conns);
@@ -296,6 +300,11 @@ static shunt_status_t open_context(struct shunt__ucx_rail *r)
         {"MAX_EAGER_RAILS", "1"},
         {"KEEPALIVE_INTERVAL", "1s"},
         {"CM_USE_ALL_DEVICES", "n"},
+        {"RC_VERBS_TIMEOUT", "130ms"}, /* priority flow control may pause a sender for 100 ms */
+        {"RC_VERBS_RETRY_COUNT", "3"},
+        {"UD_VERBS_ETH_DGID_CHECK", "n"}, /* or no packet arrives where the GID is an IPv4 address (UCX 1.13) */
+        {"RDMA_CM_REUSEADDR", "y"},
+        {"RDMA_CM_TIMEOUT", "1s"}, /* and no longer does an attempt keep its endpoint */
     };
     ucp_config_t *config;
     ucs_status_t status = r->ucx->ucp_config_read("SHUNT", NULL, &config);

@@ -165,6 +165,9 @@ int main(int argc, char **argv)
         }
     }
     double end = in.last;
+    for (int i = 0; receives && i < flight; i++) /* those beyond the last message */
+        if (in.req[i] && shunt_cancel(in.req[i]) == SHUNT_OK)
+            shunt_wait(&in.req[i], NULL);
     if (rc == 0 && receives)
         printf("{\"rank\":%d,\"mbps\":%.2f,\"messages\":%u,\"gap_ms\":%.1f,\"gap_at\":%.3f,\"damaged\":%u,\"events\":[%s]}\n",
                rank, in.bytes / (end - began) / 1e6, in.done, in.gap * 1e3, in.gap_at, in.bad, events);

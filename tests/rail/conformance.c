@@ -2,9 +2,9 @@
 /*
  * What every rail must do, whatever carries its bytes.
  *
- *     conformance BACKEND [DEVICE [IP [FAULTS]]]
+ *     conformance BACKEND [DEVICE[,DEVICE] [IP[,IP] [FAULTS]]]
  *
- * Two rails in one process, driven by a mock engine. No test depends on how fast anything is: each waits for what
+ * Two rails in one process, each on a device of its own if two are named, driven by a mock engine. No test depends on how fast anything is: each waits for what
  * must happen, and gives up after ten seconds.
  */
 #include "comm/base/clock.h"
@@ -12,14 +12,14 @@
 #include "tests/rail/mock.h"
 #include "tests/tap.h"
 
-static const char *backend, *device = "", *ip = "", *faults;
+static const char *backend, *device[2], *ip[2], *faults;
 static struct mock a, b;
 static char *big; /* 1 MiB and some */
 
 static int open_both(void)
 {
-    if (mock_open(&a, 0, backend, device, ip, faults, NULL) != SHUNT_OK ||
-        mock_open(&b, 1, backend, device, ip, faults, NULL) != SHUNT_OK) {
+    if (mock_open(&a, 0, backend, device[0], ip[0], faults, NULL) != SHUNT_OK ||
+        mock_open(&b, 1, backend, device[1], ip[1], faults, NULL) != SHUNT_OK) {
         ok(0, "two rails open: %s", shunt_error_text());
         mock_close(&a);
         return 0;
@@ -416,15 +416,26 @@ static void run(const char *name, void (*test)(void))
     close_both();
 }
 
+/* "a,b" is a for the one side and b for the other, "a" is for both. */
+static void two(char *text, const char *out[2])
+{
+    char *comma = strchr(text, ',');
+
+    if (comma)
+        *comma++ = 0;
+    out[0] = text;
+    out[1] = comma ? comma : text;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        fprintf(stderr, "usage: conformance BACKEND [DEVICE [IP [FAULTS]]]\n");
+        fprintf(stderr, "usage: conformance BACKEND [DEVICE[,DEVICE] [IP[,IP] [FAULTS]]]\n");
         return 2;
     }
     backend = argv[1];
-    device = argc > 2 ? argv[2] : "";
-    ip = argc > 3 ? argv[3] : "";
+    two(argc > 2 ? argv[2] : "", device);
+    two(argc > 3 ? argv[3] : "", ip);
     faults = argc > 4 ? argv[4] : NULL;
     big = malloc((1 << 20) + 64);
     if (!shunt__rail_backend(backend)) {
