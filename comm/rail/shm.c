@@ -308,6 +308,7 @@ static int receive(struct shunt__shm_conn *c, int budget, int draining)
             break;
         moved++;
         shunt__ring_consume(&c->in, &record);
+        shunt__ring_hint(&c->in);
         if (c->in.head - c->in.told >= c->in.size / 8 || record.kind == SHUNT__RING_DIRECT)
             tell(c);
         bytes += record.kind == SHUNT__RING_DIRECT ? BYTES_PER_TURN : record.length;
