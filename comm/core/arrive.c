@@ -181,6 +181,14 @@ static void abandon_chunk(struct shunt__rx *rx, uint32_t chunk)
     }
 }
 
+/* So many bytes more wait to be acknowledged. */
+static void owe(struct shunt__peer *peer, uint64_t bytes)
+{
+    if (peer->ack_bytes == 0)
+        peer->ack_time = peer->ctx->now;
+    peer->ack_bytes += bytes;
+}
+
 static void note(struct shunt__rx *rx)
 {
     if (!rx->dirty) {
@@ -257,15 +265,25 @@ static void match(struct shunt__rx *rx, struct shunt__op *op)
     if (!rx->complete) {
         note(rx); /* the rest may come, */
         if (rx->total > s->comm->ctx->eager)
-            s->peer->ack_bytes += SHUNT__FRAME_PAYLOAD_MAX; /* for which its sender is waiting */
+            owe(s->peer, SHUNT__FRAME_PAYLOAD_MAX); /* for which its sender is waiting */
     }
     credit(s, early);
+}
+
+/* The first posted receive that takes this tag, or NULL. */
+static struct shunt__op *receive_for(const struct shunt__stream *s, int tag)
+{
+    for (struct shunt__list *n = s->posted.next; n != &s->posted; n = n->next) {
+        struct shunt__op *op = shunt__container(n, struct shunt__op, node);
+        if (op->tag == tag || op->tag == SHUNT_TAG_ANY)
+            return op;
+    }
+    return NULL;
 }
 
 void shunt__arrive_match(struct shunt__stream *s)
 {
     while (!shunt__list_empty(&s->posted)) {
-        struct shunt__list *n;
         struct shunt__rx *rx = NULL;
         struct shunt__op *op = NULL;
         uint64_t m;
@@ -285,13 +303,7 @@ void shunt__arrive_match(struct shunt__stream *s)
                 return;
             if (rx == SHUNT__RX_DONE || rx->matched)
                 continue;
-            for (n = s->posted.next; n != &s->posted; n = n->next) {
-                struct shunt__op *o = shunt__container(n, struct shunt__op, node);
-                if (o->tag == rx->tag || o->tag == SHUNT_TAG_ANY) {
-                    op = o;
-                    break;
-                }
-            }
+            op = receive_for(s, rx->tag);
         }
         if (!op)
             return;
@@ -419,16 +431,12 @@ void shunt__arrive_orphans(struct shunt_context *ctx, struct shunt_comm *comm)
 static int straight(struct shunt__stream *s, struct shunt__path *path, const struct shunt__frame *f, const void *payload)
 {
     struct shunt__peer *peer = path->peer;
-    struct shunt__op *op = NULL;
+    struct shunt__op *op;
     uint64_t n;
 
     if (f->length != f->total || f->message != s->rx_base || s->rx_seen != s->rx_base || f->type != SHUNT__FRAME_DATA)
         return 0;
-    for (struct shunt__list *l = s->posted.next; l != &s->posted && !op; l = l->next) {
-        struct shunt__op *o = shunt__container(l, struct shunt__op, node);
-        if (o->tag == f->tag || o->tag == SHUNT_TAG_ANY)
-            op = o;
-    }
+    op = receive_for(s, f->tag);
     if (!op)
         return 0;
     n = op->bytes < f->length ? op->bytes : f->length;
@@ -442,9 +450,9 @@ static int straight(struct shunt__stream *s, struct shunt__path *path, const str
     credit(s, f->length);
     if (!(path->link.rail->caps & SHUNT__RAIL_ACKS)) {
         shunt__ack_note(s, f->message);
-        if (peer->ack_bytes == 0)
-            peer->ack_time = peer->ctx->now;
-        peer->ack_bytes += f->length + 1 + (f->length > ACK_AT_ONCE ? SHUNT__FRAME_PAYLOAD_MAX : 0);
+        owe(peer, f->length + 1);
+        if (f->length > ACK_AT_ONCE)
+            owe(peer, SHUNT__FRAME_PAYLOAD_MAX);
     }
     shunt__list_remove(&op->node);
     op->message = f->message;
@@ -507,13 +515,11 @@ void shunt__arrive_data(struct shunt__path *path, const struct shunt__frame *f, 
     path->bytes_received += f->length;
     if (!(path->link.rail->caps & SHUNT__RAIL_ACKS)) {
         note(rx);
-        if (peer->ack_bytes == 0)
-            peer->ack_time = peer->ctx->now;
-        peer->ack_bytes += f->length + 1;
+        owe(peer, f->length + 1);
     }
     if (rx->n_got == rx->n_chunks) {
         if (rx->total > ACK_AT_ONCE && peer->ack_bytes) /* its sender may be waiting for just this */
-            peer->ack_bytes += SHUNT__FRAME_PAYLOAD_MAX;
+            owe(peer, SHUNT__FRAME_PAYLOAD_MAX);
         rx->complete = 1;
         if (rx->matched)
             hand_over(rx);

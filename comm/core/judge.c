@@ -295,8 +295,11 @@ static uint64_t first_waiting(const struct shunt_comm *comm)
         const struct shunt__stream *s = comm->streams[SHUNT__CHANNEL_COLL][r];
         for (uint64_t m = s ? s->rx_matched : 0; s && m < s->rx_seen; m++) {
             const struct shunt__rx *rx = s->rx_ring[m & (s->rx_cap - 1)];
-            if (rx && rx != SHUNT__RX_DONE && !rx->matched && (!first || rx->time < first))
+            if (!rx || rx == SHUNT__RX_DONE || rx->matched)
+                continue;
+            if (!first || rx->time < first)
                 first = rx->time;
+            break; /* those after it came later, but for what other rails overtook */
         }
     }
     return first;

@@ -121,6 +121,15 @@ static shunt_status_t check(const shunt_comm_t *comm, const void *buf, size_t by
     return SHUNT_OK;
 }
 
+static void launch(struct shunt_request *req, shunt_comm_t *comm, int is_send, void *buf, size_t bytes, int peer, int tag)
+{
+    if (is_send)
+        shunt__op_send(&req->op, comm, SHUNT__CHANNEL_USER, buf, bytes, peer, tag, p2p_done);
+    else
+        shunt__op_recv(&req->op, comm, SHUNT__CHANNEL_USER, buf, bytes, peer, tag, p2p_done);
+    shunt__progress_kick(comm->ctx);
+}
+
 static shunt_status_t post(shunt_comm_t *comm, int is_send, void *buf, size_t bytes, int peer, int tag,
                            shunt_request_t **out)
 {
@@ -137,12 +146,8 @@ static shunt_status_t post(shunt_comm_t *comm, int is_send, void *buf, size_t by
         shunt__unlock(comm->ctx);
         return shunt__fail(SHUNT_ERR_NO_MEMORY, "no memory for a request");
     }
-    if (is_send)
-        shunt__op_send(&req->op, comm, SHUNT__CHANNEL_USER, buf, bytes, peer, tag, p2p_done);
-    else
-        shunt__op_recv(&req->op, comm, SHUNT__CHANNEL_USER, buf, bytes, peer, tag, p2p_done);
+    launch(req, comm, is_send, buf, bytes, peer, tag);
     *out = req;
-    shunt__progress_kick(comm->ctx);
     shunt__unlock(comm->ctx);
     return SHUNT_OK;
 }
@@ -367,11 +372,7 @@ static shunt_status_t complete(shunt_comm_t *comm, int is_send, void *buf, size_
         return st;
     shunt__lock(comm->ctx);
     clear(&req, comm, is_send ? "send" : "receive");
-    if (is_send)
-        shunt__op_send(&req.op, comm, SHUNT__CHANNEL_USER, buf, bytes, peer, tag, p2p_done);
-    else
-        shunt__op_recv(&req.op, comm, SHUNT__CHANNEL_USER, buf, bytes, peer, tag, p2p_done);
-    shunt__progress_kick(comm->ctx);
+    launch(&req, comm, is_send, buf, bytes, peer, tag);
     shunt__progress_until(comm->ctx, &req.finished, 0);
     shunt__unlock(comm->ctx);
     st = result_of(&req, result);

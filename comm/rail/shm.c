@@ -617,13 +617,9 @@ static int waiting(struct shunt__rail *rail)
     for (uint32_t w = 0; w < r->words; w++)
         if (__atomic_load_n(&r->bell->ready[w], __ATOMIC_RELAXED))
             return 1;
-    for (int i = 0; i < r->n_hot; i++) {
-        const struct shunt__shm_conn *c = r->hot[i];
-        if (shunt__ring_waiting(&c->in) || c->pending.payload || c->refused)
+    for (int i = 0; i < r->n_hot; i++)
+        if (has_news(r->hot[i]))
             return 1;
-        if (c->out.sent != c->accepted && __atomic_load_n(&c->other->frames, __ATOMIC_RELAXED) > c->accepted)
-            return 1;
-    }
     return r->n_failed != 0;
 }
 
